@@ -1,0 +1,72 @@
+"""The `lightgc2n` command: every sub-command in the order of the story, and errors without tracebacks."""
+
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from lightgc2n import __version__
+from lightgc2n.cli import COMMANDS
+from lightgc2n.errors import LightGC2NError, MissingExtraError
+from lightgc2n.progress import say
+
+# Packages of the optional extras that commands import where they use them.
+EXTRA_OF_PACKAGE = {"torch": "train", "jaxtyping": "train", "polars": "train", "matplotlib": "report"}
+
+app = typer.Typer(
+    help="Recommendations for accounts that several people share, measured honestly.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+for name, command in COMMANDS.items():
+    app.command(name)(command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lightgc2n {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Runs the command line; an error a person can mend ends it with one sentence and exit code 2."""
+    # A polite kill must clean up just as Ctrl-C does, so that no temporary file stays behind.
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        app()
+    except LightGC2NError as problem:
+        _fail(str(problem), problem.exit_code)
+    except ModuleNotFoundError as problem:
+        package = (problem.name or "").partition(".")[0]
+        if package not in EXTRA_OF_PACKAGE:
+            raise
+        missing = MissingExtraError(package, EXTRA_OF_PACKAGE[package])
+        _fail(str(missing), missing.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader went away (as in `| head`): nothing is left to say
+        sys.exit(141)
+    except OSError as problem:
+        if problem.filename is None and problem.strerror is None:
+            raise
+        _fail(f"{problem.filename or 'system'}: {problem.strerror}.", 2)
+    except KeyboardInterrupt:
+        _fail("stopped; nothing half-written was left behind.", 130)
+
+
+def _fail(message: str, exit_code: int) -> NoReturn:
+    say(f"error: {message}")
+    sys.exit(exit_code)
+
+
+def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,96 @@
+"""Settings: TOML and `name=value` overrides, read strictly into frozen dataclasses.
+
+A field made by `setting` holds everything that is said about it: type, default, bounds and help text.
+"""
+
+import dataclasses
+import tomllib
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from lightgc2n.errors import SettingError
+
+Settings = TypeVar("Settings")
+
+
+def setting(
+    default: Any,
+    *,
+    help: str,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    choices: tuple[str, ...] | None = None,
+) -> Any:
+    """A dataclass field that carries its bounds and its help text."""
+    bounds = {"help": help, "at_least": at_least, "at_most": at_most, "choices": choices}
+    return dataclasses.field(default=default, metadata=bounds)
+
+
+def read_settings(kind: type[Settings], values: Mapping[str, Any], where: str) -> Settings:
+    """`kind` filled from `values`; an unknown name, a wrong type or a value out of bounds is refused.
+
+    Args:
+        where: what to call the source of the values in an error, for example a file name.
+    """
+    known = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    types = get_type_hints(kind)
+    for name in values:
+        if name not in known:
+            raise SettingError(f"{where}: {unknown_name('setting', name, known)}")
+    checked = {name: _checked(known[name], types[name], value, where) for name, value in values.items()}
+    return kind(**checked)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingError(f"{path}: no such file. Give --config an existing TOML file.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise SettingError(f"{path}: not a TOML file: {problem}.") from None
+
+
+def parse_overrides(pairs: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """`["a.b=1"]` as `{"a": {"b": 1}}`; values are read as TOML and, failing that, as plain text."""
+    tables: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        path, equals, text = pair.partition("=")
+        table, dot, name = path.strip().rpartition(".")
+        if not (equals and dot and table and name):
+            raise SettingError(f"--set {pair}: expected TABLE.NAME=VALUE, for example markov.reach=1.")
+        tables.setdefault(table, {})[name] = _toml_value(text.strip())
+    return tables
+
+
+def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
+    """A sentence that refuses `name` and offers the nearest known one."""
+    known = sorted(known)
+    near = get_close_matches(name, known, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"unknown {what} {name!r}.{hint} Known: {', '.join(known)}."
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _checked(field: "dataclasses.Field[Any]", kind: Any, value: Any, where: str) -> Any:
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise SettingError(f"{where}: {field.name} must be {kind.__name__}, found {value!r}.")
+    low, high, choices = (field.metadata.get(bound) for bound in ("at_least", "at_most", "choices"))
+    # Written so that NaN, which compares false with everything, is refused too.
+    if low is not None and not value >= low:
+        raise SettingError(f"{where}: {field.name} must be at least {low}, found {value!r}.")
+    if high is not None and not value <= high:
+        raise SettingError(f"{where}: {field.name} must be at most {high}, found {value!r}.")
+    if choices is not None and value not in choices:
+        raise SettingError(f"{where}: {unknown_name(f'value of {field.name}', value, choices)}")
+    return value

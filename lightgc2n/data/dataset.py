@@ -1,0 +1,267 @@
+"""The prepared dataset: a folder of flat arrays that load by memory map with numpy alone.
+
+    manifest.json          what this is, where it came from, how much there is, checksums
+    accounts.txt items.txt one id a line, as given in the source; the line number is the index
+    offsets.npy            int64 [S + 1]   sequence s holds the events offsets[s] to offsets[s + 1]
+    sequence_accounts.npy  int32 [S]       whose sequence it is
+    events.npy             int32 [E]       item of each event, oldest first within a sequence
+    times.npy              int64 [E]       microseconds since 1970, where the source has times
+    targets.npy            int32 [S, D]    next item of each domain (-1: none), where the source gives it apart
+    parts.npy              uint8 [S]       0 train, 1 test, where the source is already divided
+    labels/                who acted: read by `data.members` alone, for evaluation
+
+Items are numbered across domains, each domain one contiguous range, so an event's domain follows from its item.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightgc2n import __version__
+from lightgc2n.config import unknown_name
+from lightgc2n.data.files import sha256
+from lightgc2n.errors import DataError
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+LABELS = "labels"
+TRAIN_PART, TEST_PART = 0, 1
+MICROSECONDS = 1_000_000
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One part of the catalogue: the items `start` to `stop`."""
+
+    name: str
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A prepared dataset. It holds no member labels, so nothing that reads it can learn from them."""
+
+    manifest: dict[str, Any]
+    accounts: Sequence[str]
+    items: Sequence[str]
+    domains: tuple[Domain, ...]
+    offsets: Longs
+    sequence_accounts: Ints
+    events: Ints
+    times: Longs | None = None
+    targets: Ints | None = None
+    parts: npt.NDArray[np.uint8] | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["name"])
+
+    @property
+    def kind(self) -> str:
+        """`logs` (all that an account did, in order) or `windows` (pieces of logs, the target last)."""
+        return str(self.manifest["kind"])
+
+    @property
+    def checksum(self) -> str:
+        """One checksum over all files of the dataset."""
+        return str(self.manifest["checksum"])
+
+    @property
+    def lengths(self) -> Longs:
+        return np.diff(self.offsets)
+
+    @cached_property
+    def event_domains(self) -> npt.NDArray[np.uint8]:
+        """The domain of each event."""
+        stops = np.array([domain.stop for domain in self.domains])
+        return np.searchsorted(stops, self.events, side="right").astype(np.uint8)
+
+    @cached_property
+    def item_index(self) -> dict[str, int]:
+        return {item: index for index, item in enumerate(self.items)}
+
+    def domain(self, name: str) -> Domain:
+        for domain in self.domains:
+            if domain.name == name:
+                return domain
+        raise DataError(f"{self.name}: {unknown_name('domain', name, [domain.name for domain in self.domains])}")
+
+    def only(self, name: str) -> "Dataset":
+        """The same accounts with the events of one domain; a target that stood apart becomes the last event."""
+        domain = self.domain(name)
+        keep = (self.events >= domain.start) & (self.events < domain.stop)
+        sequence_of_event = np.repeat(np.arange(len(self.sequence_accounts)), self.lengths)
+        sequences, events = sequence_of_event[keep], self.events[keep] - domain.start
+        times = self.times[keep] if self.times is not None else None
+        if self.targets is not None:
+            target = self.targets[:, self.domains.index(domain)]
+            known = np.flatnonzero(target >= 0)
+            sequences = np.concatenate([sequences, known])
+            events = np.concatenate([events, target[known] - domain.start])
+            order = np.argsort(sequences, kind="stable")
+            sequences, events, times = sequences[order], events[order], None
+        counts = np.bincount(sequences, minlength=len(self.sequence_accounts))
+        return replace(
+            self,
+            manifest=self.manifest | {"name": f"{self.name} {name}"},
+            items=self.items[domain.start : domain.stop],
+            domains=(Domain(name, 0, len(domain)),),
+            offsets=np.concatenate([[0], np.cumsum(counts)]),
+            events=events.astype(np.int32),
+            times=times,
+            targets=None,
+        )
+
+
+def write_dataset(
+    folder: Path,
+    *,
+    name: str,
+    kind: str,
+    accounts: Sequence[str],
+    items: Sequence[str],
+    domains: Sequence[Domain],
+    offsets: npt.NDArray[Any],
+    sequence_accounts: npt.NDArray[Any],
+    events: npt.NDArray[Any],
+    times: npt.NDArray[Any] | None = None,
+    targets: npt.NDArray[Any] | None = None,
+    parts: npt.NDArray[Any] | None = None,
+    members: npt.NDArray[Any] | None = None,
+    member_names: Sequence[str] = (),
+    source: Any = None,
+    options: dict[str, Any] | None = None,
+    notes: Sequence[str] = (),
+    counts: dict[str, int] | None = None,
+) -> dict[str, Any]:
+    """Writes all files into `folder` (use `new_folder` to make that atomic) and returns the manifest.
+
+    Args:
+        source: what the data was made from; goes into the manifest as it is.
+        options: how it was made, likewise.
+        notes: sentences that a reader of the data should know.
+        counts: more counts for the manifest, for example of rejected rows.
+        members: for each event an index into `member_names`, -1 where unknown.
+    """
+    arrays = {
+        "offsets": (offsets, np.int64),
+        "sequence_accounts": (sequence_accounts, np.int32),
+        "events": (events, np.int32),
+        "times": (times, np.int64),
+        "targets": (targets, np.int32),
+        "parts": (parts, np.uint8),
+        f"{LABELS}/members": (members, np.int32),
+    }
+    if members is not None:
+        (folder / LABELS).mkdir(exist_ok=True)
+        _write_ids(folder / LABELS / "members.txt", member_names)
+    _write_ids(folder / "accounts.txt", accounts)
+    _write_ids(folder / "items.txt", items)
+    for file, (array, dtype) in arrays.items():
+        if array is not None:
+            np.save(folder / f"{file}.npy", np.asarray(array, dtype=dtype), allow_pickle=False)
+    files = {str(path.relative_to(folder)): _file_facts(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    per_account = np.bincount(sequence_accounts, weights=np.diff(offsets), minlength=len(accounts))
+    manifest = {
+        "schema": SCHEMA,
+        "made_by": f"lightgc2n {__version__}",
+        "name": name,
+        "kind": kind,
+        "source": source,
+        "options": options or {},
+        "notes": list(notes),
+        "domains": [{"name": domain.name, "start": domain.start, "stop": domain.stop} for domain in domains],
+        "counts": {
+            "accounts": len(accounts),
+            "accounts_with_events": int((per_account > 0).sum()),
+            "accounts_with_one_event": int((per_account == 1).sum()),
+            "sequences": len(sequence_accounts),
+            "events": len(events),
+            "items": len(items),
+        }
+        | (counts or {}),
+        "files": files,
+        "checksum": _combined_checksum(files),
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return manifest
+
+
+def load_dataset(folder: Path) -> Dataset:
+    """The dataset in `folder`, its arrays memory-mapped; a damaged or foreign folder is refused."""
+    manifest = _read_manifest(folder)
+    for file, facts in manifest["files"].items():
+        path = folder / file
+        if not path.is_file() or path.stat().st_size != facts["bytes"]:
+            raise DataError(f"{path}: missing, or not the {facts['bytes']:,} bytes of the manifest. Import it again.")
+    arrays = {
+        name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        for name in ("offsets", "sequence_accounts", "events", "times", "targets", "parts")
+        if f"{name}.npy" in manifest["files"]
+    }
+    return Dataset(
+        manifest=manifest,
+        accounts=read_ids(folder / "accounts.txt"),
+        items=read_ids(folder / "items.txt"),
+        domains=tuple(Domain(**domain) for domain in manifest["domains"]),
+        **arrays,
+    )
+
+
+def verify_dataset(folder: Path) -> None:
+    """Stops when a file is not what it was when the dataset was written."""
+    for file, facts in _read_manifest(folder)["files"].items():
+        found = sha256(folder / file)
+        if found != facts["sha256"]:
+            raise DataError(f"{folder / file}: checksum {found[:12]}…, expected {facts['sha256'][:12]}…. Import it again.")
+
+
+def read_ids(path: Path) -> list[str]:
+    """The ids of a vocabulary file, in order."""
+    text = path.read_bytes().decode("utf-8")
+    return text.split("\n")[:-1]
+
+
+def _write_ids(path: Path, ids: Sequence[str]) -> None:
+    path.write_bytes("".join(f"{one}\n" for one in ids).encode("utf-8"))
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise DataError(
+            f"{folder}: not a prepared dataset (no {MANIFEST}). Make one with: lightgc2n import SOURCE --out {folder}"
+        )
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        schema, files = manifest["schema"], manifest["files"]
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"{path}: not a manifest of a prepared dataset. Import it again.") from None
+    if schema != SCHEMA:
+        raise DataError(f"{path}: schema {schema!r}, this version reads {SCHEMA}. Import it again.")
+    if manifest["checksum"] != _combined_checksum(files):
+        raise DataError(f"{path}: its checksum does not fit its list of files. Import it again.")
+    return dict(manifest)
+
+
+def _file_facts(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
+
+
+def _combined_checksum(files: dict[str, dict[str, Any]]) -> str:
+    lines = "".join(f"{facts['sha256']}  {file}\n" for file, facts in sorted(files.items()))
+    return hashlib.sha256(lines.encode()).hexdigest()

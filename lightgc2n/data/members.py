@@ -1,0 +1,27 @@
+"""Who really acted, where that is known: for evaluation alone.
+
+No model, graph, layer or trainer imports this module; a test holds that.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lightgc2n.data.dataset import LABELS, Ints, read_ids
+
+
+@dataclass(frozen=True)
+class Members:
+    """For each event of a dataset the index of its member in `names`, -1 where it is unknown."""
+
+    names: list[str]
+    of_event: Ints
+
+
+def load_members(folder: Path) -> Members | None:
+    """The member labels of the dataset in `folder`, or None where nobody knows them."""
+    path = folder / LABELS / "members.npy"
+    if not path.is_file():
+        return None
+    return Members(read_ids(folder / LABELS / "members.txt"), np.load(path, mmap_mode="r", allow_pickle=False))
