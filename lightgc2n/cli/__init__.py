@@ -3,4 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
-COMMANDS: dict[str, Callable[..., Any]] = {}
+from lightgc2n.cli.audit import audit
+from lightgc2n.cli.compare import compare
+from lightgc2n.cli.describe import describe
+from lightgc2n.cli.doctor import doctor
+from lightgc2n.cli.generate import generate
+from lightgc2n.cli.import_ import import_log
+from lightgc2n.cli.simulate import simulate
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "generate": generate,
+    "import": import_log,
+    "simulate": simulate,
+    "describe": describe,
+    "audit": audit,
+    "compare": compare,
+    "doctor": doctor,
+}

@@ -1,5 +1,6 @@
 """The `lightgc2n` command: every sub-command in the order of the story, and errors without tracebacks."""
 
+import os
 import signal
 import sys
 from types import FrameType
@@ -40,6 +41,8 @@ def _root(
 
 def main() -> None:
     """Runs the command line; an error a person can mend ends it with one sentence and exit code 2."""
+    # Threads that wait by spinning take the cores from others on a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # A polite kill must clean up just as Ctrl-C does, so that no temporary file stays behind.
     signal.signal(signal.SIGTERM, _stop)
     try:

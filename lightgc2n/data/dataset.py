@@ -227,7 +227,9 @@ def verify_dataset(folder: Path) -> None:
     for file, facts in _read_manifest(folder)["files"].items():
         found = sha256(folder / file)
         if found != facts["sha256"]:
-            raise DataError(f"{folder / file}: checksum {found[:12]}…, expected {facts['sha256'][:12]}…. Import it again.")
+            raise DataError(
+                f"{folder / file}: checksum {found[:12]}…, expected {facts['sha256'][:12]}…. Import it again."
+            )
 
 
 def read_ids(path: Path) -> list[str]:

@@ -11,10 +11,10 @@ from pathlib import Path
 from lightgc2n.errors import OutputError
 
 
-def refuse_existing(path: Path, force: bool) -> None:
+def refuse_existing(path: Path, force: bool, option: str = "--out") -> None:
     """Stops early when `path` is taken and may not be replaced."""
     if path.exists() and not force:
-        raise OutputError(f"{path} exists already. Choose another --out, or replace it with --force.")
+        raise OutputError(f"{path} exists already. Choose another {option}, or replace it with --force.")
 
 
 @contextmanager

@@ -1,0 +1,82 @@
+"""What all floors share: tables counted from the training events, and popularity for what they cannot tell apart.
+
+Shapes: B batch, M items of the catalogue.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lightgc2n.data.batches import Asked, Batch
+from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import Training
+from lightgc2n.layers.sparse import SparseRows
+
+# Small enough to order only what the floor itself leaves equal, large enough to be exact in float64.
+POPULARITY_WEIGHT = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSettings:
+    """A floor without settings."""
+
+
+class Floor(nn.Module):
+    """A model without gradients. A subclass counts its tables in `count` and scores in `fill`."""
+
+    settings: ClassVar[type[Any]] = NoSettings
+    scores_unseen_items: ClassVar[bool] = False  # whether a score for an item without training events means anything
+    popularity: Float[Tensor, "M"]
+
+    def __init__(self, config: Any, tables: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.config = config
+        self.register_buffer("popularity", tables["popularity"])
+        for name in sorted({name.partition(".")[0] for name in tables if "." in name}):
+            parts = (tables[f"{name}.{part}"] for part in ("offsets", "columns", "values"))
+            self.add_module(name, SparseRows(*parts))
+        for name in sorted(name for name in tables if "." not in name and name != "popularity"):
+            self.register_buffer(name, tables[name])
+
+    @classmethod
+    def build(cls, config: Any, train: Training) -> Self:
+        """The floor with its tables counted from the training events."""
+        popularity = torch.from_numpy(train.popularity / (train.popularity.max(initial=0) + 1.0))
+        return cls(config, {"popularity": popularity, **cls.count(config, train)})
+
+    @classmethod
+    def count(cls, config: Any, train: Training) -> dict[str, Tensor]:
+        """The tables of this floor by name; a sparse one as its three parts, `name.offsets` and so on."""
+        return {}
+
+    def start_epoch(self) -> None:
+        """Nothing to refresh: floors have no epochs."""
+
+    def encode(self) -> None:
+        """Nothing to compute ahead."""
+
+    def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
+        """Nothing to fit on validation events, unless a subclass has weights."""
+
+    def fitted(self) -> dict[str, float]:
+        """What `calibrate` has chosen, for reports."""
+        return {}
+
+    @torch.no_grad()
+    def scores(self, encoded: None, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        """A score for each item of the domain; what the floor leaves equal is ordered by popularity."""
+        scores = (self.popularity * POPULARITY_WEIGHT).expand(len(batch.length), -1).clone()
+        self.fill(scores, batch)
+        return scores[:, domain.start : domain.stop]
+
+    def fill(self, scores: Float[Tensor, "B M"], batch: Batch) -> None:
+        """Adds what this floor knows, in place."""
+
+
+def sparse_tables(name: str, table: SparseRows) -> dict[str, Tensor]:
+    """The parts of a sparse table under the names that `Floor` expects."""
+    return {f"{name}.offsets": table.offsets, f"{name}.columns": table.columns, f"{name}.values": table.values}

@@ -1,0 +1,48 @@
+"""`lightgc2n generate`: a world of households from a seed."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lightgc2n.cli.options import ConfigFile, Force, Json, Overrides, Seed
+from lightgc2n.cli.printing import print_json
+from lightgc2n.config import parse_overrides, read_settings, read_toml, unknown_name
+from lightgc2n.data.households import HouseholdConfig
+from lightgc2n.data.households import generate as make
+from lightgc2n.errors import SettingError
+
+TABLE = "households"
+
+
+def generate(
+    out: Annotated[
+        Path, typer.Option("--out", metavar="PATH", help="A .csv or .csv.gz file; anything else: a prepared dataset.")
+    ],
+    accounts: Annotated[int | None, typer.Option(help="How many households; 50 to 1,000,000.")] = None,
+    config: ConfigFile = None,
+    set: Overrides = None,
+    seed: Seed = 0,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Make a log of households whose people are known, from nothing but a seed.
+
+    Settings are in the table `households`, for example --set households.days=60; docs/households.md lists them.
+    """
+    tables: dict[str, Any] = read_toml(config) if config else {}
+    for table, values in parse_overrides(set or []).items():
+        tables[table] = {**tables.get(table, {}), **values}
+    for table in tables:
+        if table != TABLE:
+            raise SettingError(f"{config or '--set'}: {unknown_name('table', table, [TABLE])}")
+    values = dict(tables.get(TABLE, {}))
+    if accounts is not None:
+        values["accounts"] = accounts
+    made = make(read_settings(HouseholdConfig, values, where=TABLE), seed, out, force)
+    if json:
+        print_json({"out": str(out)} | {key: made[key] for key in ("name", "options", "notes", "counts")})
+        return
+    counts = made["counts"]
+    typer.echo(f"{counts['accounts']:,} households, {counts['events']:,} events, {counts['items']:,} items")
+    typer.echo(f"written to {out}")

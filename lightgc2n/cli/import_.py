@@ -1,0 +1,56 @@
+"""`lightgc2n import`: a log becomes a prepared dataset."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lightgc2n.cli.options import Force, Json
+from lightgc2n.cli.printing import print_manifest
+
+
+def import_log(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A log file, or a folder that holds one.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the prepared dataset goes.")],
+    format: Annotated[
+        str,
+        typer.Option(
+            help="auto, csv, tsv, jsonl, parquet, movietweetings, recbole (event tables), logs, windows, sessions "
+            "(a sequence a line). CSV, TSV and JSON lines may be packed (.gz, .zst)."
+        ),
+    ] = "auto",
+    name: Annotated[str, typer.Option(help="What to call the dataset; the file's name otherwise.")] = "",
+    account_column: Annotated[str, typer.Option(help="The column that names the account.")] = "",
+    item_column: Annotated[str, typer.Option(help="The column that names the item.")] = "",
+    time_column: Annotated[str, typer.Option(help="The column that holds the time.")] = "",
+    domain_column: Annotated[str, typer.Option(help="The column that names the item's domain.")] = "",
+    member_column: Annotated[
+        str, typer.Option(help="The column that says who acted: kept for evaluation, never shown to a model.")
+    ] = "",
+    columns: Annotated[
+        str, typer.Option(metavar="NAME,NAME,...", help="Column names, for a table without a header.")
+    ] = "",
+    time_unit: Annotated[
+        str, typer.Option(help="auto, s, ms, us, ns or iso; auto goes by the size of the numbers.")
+    ] = "auto",
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave bad rows out and list them in rejected.tsv, instead of stopping.")
+    ] = False,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Read a log into a prepared dataset."""
+    from lightgc2n.data.importing import ImportOptions
+    from lightgc2n.data.importing import import_log as read
+
+    roles = {"account": account_column, "item": item_column, "time": time_column}
+    roles |= {"domain": domain_column, "member": member_column}
+    options = ImportOptions(
+        format=format,
+        name=name,
+        columns={role: column for role, column in roles.items() if column},
+        header=tuple(columns.split(",")) if columns else (),
+        time_unit=time_unit,
+        skip_bad=skip_bad,
+    )
+    print_manifest(read(source, out, options, force), out, json)

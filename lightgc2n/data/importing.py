@@ -1,0 +1,177 @@
+"""From a log as others write it to a prepared dataset."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from lightgc2n.data.dataset import MANIFEST, Domain, write_dataset
+from lightgc2n.data.files import new_folder, refuse_existing, sha256
+from lightgc2n.data.reading.coder import Coder, Codes
+from lightgc2n.data.reading.detect import LINES, Source, detect
+from lightgc2n.data.reading.parquet import ParquetReader
+from lightgc2n.data.reading.rows import Rejects, shown
+from lightgc2n.data.reading.sequences import read_sequences, read_two_domains
+from lightgc2n.data.reading.tables import JsonLines, Separated, TableFormat, TableReader
+from lightgc2n.data.reading.times import check_unit
+from lightgc2n.errors import DataError, SettingError
+from lightgc2n.progress import Step, say, step
+
+MOST_DOMAINS = 255  # the number of a domain fits into one byte
+
+TABLE_FORMATS: dict[str, TableFormat] = {
+    "csv": Separated(",", quoted=True),
+    "tsv": Separated("\t"),
+    "recbole": Separated("\t", typed_header=True),
+    "movietweetings": Separated("::", fixed_names=("user", "movie", "rating", "timestamp")),
+    "jsonl": JsonLines(),
+}
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """How to read a source; what is left out is found by itself."""
+
+    format: str = "auto"
+    name: str = ""
+    columns: dict[str, str] = field(default_factory=dict)  # role -> column name
+    header: Sequence[str] = ()  # column names of a table without a header
+    time_unit: str = "auto"
+    skip_bad: bool = False
+
+
+def import_log(path: Path, out: Path, options: ImportOptions, force: bool = False) -> dict[str, Any]:
+    """Reads the log at `path` into a prepared dataset at `out` and returns its manifest."""
+    refuse_existing(out, force)
+    source = detect(path, options.format)
+    _check_options(options, source.format)
+    with new_folder(out, force, marker=MANIFEST) as folder:
+        rejects = Rejects(folder if options.skip_bad else None)
+        content = _read(source, options, rejects)
+        notes = content.pop("notes") + source.notes
+        if rejects.count:
+            notes.append(f"{rejects.count:,} bad rows were left out; rejected.tsv lists them")
+        for note in notes:
+            say(note)
+        name = _text(options.name or path.resolve().name.lstrip(".").split(".")[0])
+        # A pipe cannot be read again.
+        files = [(file.name, sha256(file) if file.is_file() else None) for file in source.all_files()]
+        return write_dataset(
+            folder,
+            name=name,
+            source=[{"file": _text(file), "sha256": checksum} for file, checksum in files],
+            options=asdict(options) | {"format": source.format, "name": name},
+            counts={"rejected_rows": rejects.count},
+            notes=notes,
+            **content,
+        )
+
+
+def _check_options(options: ImportOptions, form: str) -> None:
+    check_unit(options.time_unit)
+    if form in LINES and (options.columns or options.header or options.time_unit != "auto"):
+        raise SettingError(f"{form} have neither columns nor times. Leave out the options on them, or name a --format.")
+
+
+def _text(name: str) -> str:
+    """A file's name as text; a name in another encoding keeps what can be read of it."""
+    return name.encode("utf-8", "replace").decode("utf-8")
+
+
+def _read(source: Source, options: ImportOptions, rejects: Rejects) -> dict[str, Any]:
+    try:
+        if "mixed" in source.files:
+            return read_two_domains(source, rejects)
+        if source.format in LINES:
+            return read_sequences(source, rejects)
+        with step(f"reading {source.format}, events") as progress:
+            return _read_events(source, options, rejects, progress)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as problem:
+        files = ", ".join(str(file) for file in source.files.values())
+        raise DataError(f"{files}: cannot be read as {source.format}: {shown(str(problem), 200)}.") from None
+
+
+def _read_events(source: Source, options: ImportOptions, rejects: Rejects, progress: Step) -> dict[str, Any]:
+    """One event a row becomes one log an account, ordered by time where there is one, else as in the file."""
+    path = source.files["all"]
+    reader: ParquetReader | TableReader
+    if source.format == "parquet":
+        reader = ParquetReader(path, rejects, options.columns, options.time_unit)
+    else:
+        form = TABLE_FORMATS[source.format]
+        reader = TableReader(path, form, rejects, options.columns, options.time_unit, options.header)
+    coders = {role: Coder() for role in ("account", "item", "domain", "member")}
+    chunks: dict[str, list[npt.NDArray[Any]]] = {}
+    for frame in reader.frames():
+        for role in frame.columns:
+            codes = coders[role].codes(frame[role]) if role in coders else frame[role].to_numpy()
+            chunks.setdefault(role, []).append(codes)
+        progress.advance(len(frame))
+    columns = {role: np.concatenate(chunks.pop(role)) for role in list(chunks)}
+    if not columns or not len(columns["account"]):
+        found = f"{rejects.count:,} bad rows only" if rejects.count else "none"
+        raise DataError(f"{path}: expected events, found {found}.")
+    if len(names := coders["domain"].ids()) > MOST_DOMAINS:
+        raise DataError(
+            f"{path}: column {reader.columns['domain']}: expected at most {MOST_DOMAINS} domains, "
+            f"found {len(names):,}. If it means something else, rename it in the log."
+        )
+    notes = ["columns: " + ", ".join(f"{role} from {name!r}" for role, name in reader.columns.items())]
+    notes.append(reader.times.describe() if reader.times else "no time column: events keep the order of the file")
+    return _logs_from_events(columns, coders) | {"notes": notes}
+
+
+def _logs_from_events(columns: dict[str, npt.NDArray[Any]], coders: dict[str, Coder]) -> dict[str, Any]:
+    order = _order(columns["account"], columns.get("time"))
+    if order is not None:
+        for role in columns:
+            columns[role] = columns[role][order]
+    items, domains, events = _number_by_domain(columns.pop("item"), columns.pop("domain", None), coders)
+    accounts = coders["account"].ids()
+    counts = np.bincount(columns["account"], minlength=len(accounts))
+    return {
+        "kind": "logs",
+        "accounts": accounts,
+        "items": items,
+        "domains": domains,
+        "offsets": np.concatenate([[0], np.cumsum(counts)]),
+        "sequence_accounts": np.arange(len(accounts)),
+        "events": events,
+        "times": columns.get("time"),
+        "members": columns.get("member"),
+        "member_names": coders["member"].ids(),
+    }
+
+
+def _order(account: Codes, time: npt.NDArray[np.int64] | None) -> npt.NDArray[Any] | None:
+    """The order by account, then time, then place in the file; None where the rows stand in it already."""
+    keys = {"account": account} if time is None else {"account": account, "time": time}
+    step_account = np.diff(account)
+    in_order = step_account >= 0
+    if time is not None:
+        in_order &= (step_account > 0) | (np.diff(time) >= 0)
+    if in_order.all():
+        return None
+    return pl.DataFrame(keys).select(pl.arg_sort_by(*keys, maintain_order=True)).to_series().to_numpy()
+
+
+def _number_by_domain(
+    items: Codes, domains: Codes | None, coders: dict[str, Coder]
+) -> tuple[list[str], list[Domain], Codes]:
+    """Item ids, domains and the renumbered items: each domain one range. The same id in two domains is two items."""
+    ids = coders["item"].ids()
+    if domains is None:
+        return ids, [Domain("all", 0, len(ids))], items
+    names = coders["domain"].ids()
+    rank = np.argsort(np.argsort(names))  # domains stand in the order of their names
+    keys = rank[domains].astype(np.int64) * len(ids) + items
+    present = np.zeros(len(names) * len(ids), dtype=bool)
+    present[keys] = True
+    number = np.cumsum(present, dtype=np.int64) - 1
+    ends = np.append(0, number[len(ids) - 1 :: len(ids)] + 1).tolist()
+    ranges = [Domain(name, ends[place], ends[place + 1]) for place, name in enumerate(sorted(names))]
+    return [ids[key % len(ids)] for key in np.flatnonzero(present)], ranges, number[keys].astype(np.int32)

@@ -1,0 +1,1 @@
+"""Log files as others write them, turned into frames of plain strings, block by block."""

@@ -1,0 +1,81 @@
+"""What is installed and what works, found by trying it."""
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import re
+from typing import Any
+
+from lightgc2n import __version__
+
+MODULE_OF_PACKAGE = {"prometheus-client": "prometheus_client"}
+EXTRAS = ("core", "train", "serve", "report", "tune", "export")
+
+
+def diagnose() -> dict[str, Any]:
+    """Everything that `lightgc2n doctor` shows."""
+    extras = {extra: {package: _try(package, needs) for package, needs in _needs(extra)} for extra in EXTRAS}
+    advice = [
+        f"To use what {extra} offers: pip install 'lightgc2n[{extra}]'"
+        for extra, packages in extras.items()
+        if extra != "core" and not all(facts["works"] for facts in packages.values())
+    ]
+    return {
+        "lightgc2n": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "extras": extras,
+        "devices": _devices() if extras["train"]["torch"]["works"] else [],
+        "advice": advice,
+    }
+
+
+def _needs(extra: str) -> list[tuple[str, str]]:
+    """Package and wanted versions of an extra, as the installed project states them."""
+    found = []
+    for line in importlib.metadata.requires("lightgc2n") or []:
+        wanted, _, marker = line.partition(";")
+        in_extra = re.search(r"extra == ['\"](\w+)['\"]", marker)
+        if (in_extra.group(1) if in_extra else "core") == extra:
+            match = re.match(r"([A-Za-z0-9_.-]+)\s*(.*)", wanted.strip())
+            assert match is not None, f"a requirement without a name: {line}"
+            found.append((match.group(1), match.group(2)))
+    return found
+
+
+def _try(package: str, needs: str) -> dict[str, Any]:
+    facts: dict[str, Any] = {"needs": needs, "version": None, "works": False, "problem": None}
+    try:
+        facts["version"] = importlib.metadata.version(package)
+        importlib.import_module(MODULE_OF_PACKAGE.get(package, package))
+    except importlib.metadata.PackageNotFoundError:
+        facts["problem"] = "not installed"
+    except Exception as problem:  # a broken package may raise anything at all, and saying so is the point here
+        facts["problem"] = f"{type(problem).__name__}: {problem}"
+    else:
+        facts["works"] = True
+    return facts
+
+
+def _devices() -> list[dict[str, Any]]:
+    import torch
+
+    devices = [{"name": "cpu", "what": f"{torch.get_num_threads()} threads", **_add_on("cpu")}]
+    for number in range(torch.cuda.device_count()):
+        facts = torch.cuda.get_device_properties(number)
+        memory = f"{facts.total_memory / 2**30:.0f} GiB"
+        devices.append({"name": f"cuda:{number}", "what": f"{facts.name}, {memory}", **_add_on(f"cuda:{number}")})
+    return devices
+
+
+def _add_on(device: str) -> dict[str, Any]:
+    """Whether a small product on the device gives the right number."""
+    import torch
+
+    try:
+        works = bool((torch.ones(8, 8, device=device) @ torch.ones(8, 8, device=device)).sum().item() == 512)
+    except RuntimeError as problem:
+        return {"works": False, "problem": str(problem).splitlines()[0]}
+    return {"works": works, "problem": None if works else "gives wrong numbers"}

@@ -1,0 +1,88 @@
+"""The rank of every query's target among the whole catalogue, in tiles of bounded memory."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from lightgc2n.data.batches import Asked, Batch, query_batches
+from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import Queries
+from lightgc2n.errors import ScoreError
+from lightgc2n.layers.ranking import rank_by_counting
+
+TILE_BYTES = 16 * 2**20  # small enough to stay in fast memory
+BYTES_PER_SCORE = 8
+
+
+class Scorer(Protocol):
+    """What evaluation needs of a model."""
+
+    def encode(self) -> Any: ...
+
+    def scores(self, encoded: Any, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]: ...
+
+
+def rows_per_tile(items: int) -> int:
+    """How many queries are scored at once, so that a tile of scores stays small."""
+    return max(1, min(4096, TILE_BYTES // (BYTES_PER_SCORE * max(items, 1))))
+
+
+@torch.no_grad()
+def target_ranks(
+    name: str,
+    model: Scorer,
+    queries: Queries,
+    domain: Domain,
+    *,
+    learned: npt.NDArray[np.bool_],
+    exclude_seen: bool = False,
+    device: str = "cpu",
+    progress: Callable[[int], None] = lambda rows: None,
+) -> npt.NDArray[np.float64]:
+    """The rank of each target among the domain's items, infinite for a miss; a score that is not finite is an error.
+
+    Args:
+        learned: for each item whether the model can tell anything of it. Another target counts as a miss, unless it
+            stands in the history: nothing but luck would put it in the list.
+        exclude_seen: leave the items of the history out of the list; a target among them then counts as a miss.
+    """
+    encoded, tells = model.encode(), torch.as_tensor(learned, device=device)
+    ranks = []
+    for asked in query_batches(queries, rows_per_tile(len(domain)), device):
+        scores = model.scores(encoded, asked.batch, domain)
+        refuse_not_finite(name, scores)
+        if exclude_seen:
+            scores = _without_seen(scores, asked.batch, domain)
+        rank = rank_by_counting(scores, asked.target - domain.start)
+        repeat = targets_in_history(asked)
+        missed = repeat if exclude_seen else ~repeat & ~tells[asked.target]
+        ranks.append(torch.where(missed, torch.inf, rank).cpu().numpy())
+        progress(len(asked.target))
+    return np.concatenate(ranks) if ranks else np.empty(0)
+
+
+def targets_in_history(asked: Asked) -> Bool[Tensor, "B"]:
+    """Whether each target stands in its own input already: from an earlier event, or because the protocol leaks."""
+    return ((asked.batch.history == asked.target[:, None]) & asked.batch.known).any(dim=1)
+
+
+def refuse_not_finite(name: str, scores: Float[Tensor, "B M"]) -> None:
+    """Stops at a score that is NaN or infinite: compared with anything, it would count as a wrong rank."""
+    # The extremes of a tile are NaN if any score is, and cost a thirtieth of asking each score.
+    low, high = torch.aminmax(scores)
+    if not bool(torch.isfinite(low) & torch.isfinite(high)):
+        row, item = torch.nonzero(~torch.isfinite(scores))[0].tolist()
+        raise ScoreError(f"{name}: score {float(scores[row, item])} (row {row}, item {item}). No rank is counted.")
+
+
+def _without_seen(scores: Float[Tensor, "B M"], batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+    row, place = torch.nonzero(batch.known, as_tuple=True)
+    item = batch.history[row, place] - domain.start
+    inside = (item >= 0) & (item < len(domain))
+    scores[row[inside], item[inside]] = -torch.inf
+    return scores

@@ -1,0 +1,218 @@
+"""Several models on one split, measured alike: metrics with intervals, split by what was asked, and paired tests."""
+
+import csv
+import json
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from lightgc2n import __version__, zoo
+from lightgc2n.data.batches import Asked, query_batches
+from lightgc2n.data.dataset import Dataset, Domain
+from lightgc2n.data.files import new_folder
+from lightgc2n.data.splits import Queries, Split
+from lightgc2n.errors import SettingError
+from lightgc2n.evaluation.metrics import Floats, gains, interval, paired_p_values, resampled_means
+from lightgc2n.evaluation.ranks import rows_per_tile, target_ranks, targets_in_history
+from lightgc2n.progress import step
+
+RESULTS = "results.json"
+DEFAULT_CUTOFFS = (5, 10, 20)
+SIZES = {"1-4": (1, 4), "5-9": (5, 9), "10-19": (10, 19), "20-49": (20, 49), "50+": (50, 2**31)}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a comparison found."""
+
+    result: dict[str, Any]  # everything, ready for JSON
+    ranks: dict[str, Floats]  # model -> rank of each test target
+    owner: npt.NDArray[np.int64]  # the account of each test query
+
+
+def compare(
+    dataset: Dataset,
+    split: Split,
+    models: Sequence[str],
+    *,
+    cutoffs: Sequence[int] = DEFAULT_CUTOFFS,
+    changes: Mapping[str, Mapping[str, Any]] | None = None,
+    exclude_seen: bool = False,
+    device: str = "cpu",
+    seed: int = 0,
+) -> Compared:
+    """Builds each model from the training events, calibrates it on validation and ranks the test targets.
+
+    Args:
+        changes: for each model settings that differ from its defaults.
+    """
+    if not cutoffs or min(cutoffs) < 1:
+        raise SettingError(f"--cutoffs: expected whole numbers from 1, found {', '.join(map(str, cutoffs))}.")
+    ranks, facts = {}, {}
+    for name in models:
+        ranks[name], facts[name] = _run(name, split, (changes or {}).get(name, {}), exclude_seen, device)
+    result = {
+        "dataset": _dataset_facts(dataset),
+        "split": asdict(split.config) | {"targets": split.train.targets},
+        "stamps": list(split.stamps),
+        "notes": list(split.notes),
+        "counts": _counts(split),
+        "cutoffs": list(cutoffs),
+        "exclude_seen": exclude_seen,
+        "versions": versions(),
+        "seed": seed,
+        "models": _tables(ranks, facts, split, cutoffs, seed),
+    }
+    return Compared(result, ranks, split.test.owner.astype(np.int64))
+
+
+def write_comparison(compared: Compared, out: Path, force: bool = False) -> None:
+    """Writes results.json, results.csv and the rank of every test target."""
+    with new_folder(out, force, marker=RESULTS) as folder:
+        text = json.dumps(compared.result, indent=1, ensure_ascii=False)
+        (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+        with (folder / "results.csv").open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(["model", "subset", "queries", "metric", "value", "low", "high"])
+            rows.writerows(_csv_rows(compared.result))
+        (folder / "ranks").mkdir()
+        np.save(folder / "ranks" / "owner.npy", compared.owner, allow_pickle=False)
+        for name, ranks in compared.ranks.items():
+            np.save(folder / "ranks" / f"{name}.npy", ranks, allow_pickle=False)
+
+
+def versions() -> dict[str, str]:
+    """What a result depends on besides data and settings."""
+    return {
+        "lightgc2n": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def _run(
+    name: str, split: Split, changes: Mapping[str, Any], exclude_seen: bool, device: str
+) -> tuple[Floats, dict[str, Any]]:
+    started = time.perf_counter()
+    domain = _whole_catalogue(split)
+    with step(f"{name} on {split.config.protocol}", total=len(split.test)) as progress:
+        model = zoo.build(name, split.train, changes).to(device)
+        model.calibrate(lambda: _validation(split, domain, device))
+        ranks = target_ranks(
+            name,
+            model,
+            split.test,
+            domain,
+            learned=(split.train.popularity > 0) | model.scores_unseen_items,
+            exclude_seen=exclude_seen,
+            device=device,
+            progress=progress.advance,
+        )
+    stored = sum(tensor.numel() for tensor in model.buffers())
+    trained = sum(tensor.numel() for tensor in model.parameters())
+    return ranks, {
+        "settings": asdict(model.config),
+        "fitted": model.fitted(),
+        "parameters": trained,
+        "stored_numbers": stored,
+        "seconds": round(time.perf_counter() - started, 2),
+    }
+
+
+def _validation(split: Split, domain: Domain, device: str) -> Iterator[Asked]:
+    return query_batches(split.validation, rows_per_tile(len(domain)), device)
+
+
+def _whole_catalogue(split: Split) -> Domain:
+    return Domain("all", 0, split.train.items)
+
+
+def _dataset_facts(dataset: Dataset) -> dict[str, Any]:
+    return {"name": dataset.name, "checksum": dataset.checksum, "kind": dataset.kind}
+
+
+def _counts(split: Split) -> dict[str, int]:
+    test = split.test
+    known_items = split.train.popularity[test.target] > 0
+    return {
+        "training_events": len(split.train.events),
+        "training_sequences": split.train.sequences,
+        "items": split.train.items,
+        "validation_queries": len(split.validation),
+        "test_queries": len(test),
+        "test_accounts": len(np.unique(test.owner)),
+        "test_repeat_targets": int(repeats(test).sum()),
+        "test_targets_unseen_in_training": int((~known_items).sum()),
+    }
+
+
+def repeats(queries: Queries) -> npt.NDArray[np.bool_]:
+    """Whether each target stands in its own input."""
+    found = [targets_in_history(asked).numpy() for asked in query_batches(queries, 4096)]
+    return np.concatenate(found)
+
+
+def _subsets(split: Split) -> dict[str, npt.NDArray[np.bool_]]:
+    again = repeats(split.test)
+    length = split.test.stop - split.test.start
+    subsets = {"all": np.ones(len(again), dtype=bool), "repeat": again, "new": ~again}
+    subsets |= {f"history {name}": (length >= low) & (length <= high) for name, (low, high) in SIZES.items()}
+    return {name: rows for name, rows in subsets.items() if rows.any()}
+
+
+def _tables(
+    ranks: Mapping[str, Floats],
+    facts: Mapping[str, dict[str, Any]],
+    split: Split,
+    cutoffs: Sequence[int],
+    seed: int,
+) -> dict[str, Any]:
+    columns = {name: gains(rank, cutoffs) for name, rank in ranks.items()}
+    metrics = _metrics(columns, _subsets(split), split.test.owner.astype(np.int64), seed)
+    decisive = f"MRR@{max(cutoffs)}"
+    best = max(columns, key=lambda name: columns[name][decisive].mean())
+    differences = np.column_stack([found[decisive] - columns[best][decisive] for found in columns.values()])
+    chances = paired_p_values(differences, split.test.owner.astype(np.int64), seed)
+    return {
+        name: facts[name]
+        | {
+            "metrics": metrics[name],
+            "paired": {"metric": decisive, "against": best, "difference": float(difference), "p": float(chance)},
+        }
+        for name, difference, chance in zip(columns, differences.mean(axis=0), chances, strict=True)
+    }
+
+
+def _metrics(
+    columns: dict[str, dict[str, Floats]],
+    subsets: dict[str, npt.NDArray[np.bool_]],
+    owner: npt.NDArray[np.int64],
+    seed: int,
+) -> dict[str, dict[str, Any]]:
+    """model -> subset -> metric -> value and interval."""
+    names = [(model, metric) for model, found in columns.items() for metric in found]
+    table = np.column_stack([columns[model][metric] for model, metric in names])
+    result: dict[str, dict[str, Any]] = {model: {} for model in columns}
+    for subset, rows in subsets.items():
+        draws = resampled_means(table[rows], owner[rows], seed)
+        for place, (model, metric) in enumerate(names):
+            low, high = interval(draws[:, place])
+            cell = {"value": float(table[rows, place].mean()), "low": low, "high": high}
+            result[model].setdefault(subset, {"queries": int(rows.sum())})[metric] = cell
+    return result
+
+
+def _csv_rows(result: dict[str, Any]) -> Iterator[list[Any]]:
+    for model, facts in result["models"].items():
+        for subset, found in facts["metrics"].items():
+            for metric, cell in found.items():
+                if metric != "queries":
+                    yield [model, subset, found["queries"], metric, cell["value"], cell["low"], cell["high"]]

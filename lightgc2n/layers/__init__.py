@@ -1,0 +1,1 @@
+"""Tensor pieces that several models share."""

@@ -1,0 +1,117 @@
+"""Floors that count, by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from lightgc2n import zoo
+from lightgc2n.baselines.counting import MarkovRecency, newest_events
+from lightgc2n.data.batches import make_batch, query_batches
+from lightgc2n.data.dataset import Dataset, Domain
+from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
+from lightgc2n.layers.ranking import rank_by_counting
+from tests.worlds import dataset_of, tastes_world
+
+# Training: a p q p q, b p q r, c q p; p occurs 4 times, q 4, r 1, s never
+LOGS = [("a", "p q p q r p"), ("b", "p q r q s"), ("c", "q p q p")]
+DATA = dataset_of(LOGS, items="p q r s")
+SPLIT = split_dataset(DATA, SplitConfig())
+
+
+def order(name: str, data: Dataset = DATA, split: Split = SPLIT, **settings: object) -> dict[str, str]:
+    """account -> all items, the best first."""
+    model = zoo.build(name, split.train, settings)
+    scores = model.scores(None, make_batch(split.test), Domain("all", 0, split.train.items))
+    ranked = scores.argsort(dim=1, descending=True, stable=True)
+    accounts = [data.accounts[owner] for owner in split.test.owner]
+    return {
+        account: " ".join(data.items[i] for i in row) for account, row in zip(accounts, ranked.tolist(), strict=True)
+    }
+
+
+def test_the_training_events_are_those_of_the_comment() -> None:
+    assert SPLIT.train.popularity.tolist() == [4, 4, 1, 0]
+
+
+def test_popularity_by_hand() -> None:
+    assert set(order("popularity").values()) == {"p q r s"}
+
+
+def test_recency_by_hand() -> None:
+    # a was shown p q p q r, b p q r q, c q p q; then popularity
+    assert order("recency") == {"a": "r q p s", "b": "q r p s", "c": "q p r s"}
+
+
+def test_markov_by_hand() -> None:
+    # steps: p-q 3 times, q-p 2 times (a, c), q-r once; nothing follows r, so popularity decides for a
+    assert order("markov") == {"a": "p q r s", "b": "p r q s", "c": "p r q s"}
+
+
+def test_account_markov_prefers_its_own_steps() -> None:
+    # b's own training steps are p-q and q-r, so after q it expects r; c has q-p, as has everybody
+    assert order("account-markov") == {"a": "p q r s", "b": "r p q s", "c": "p r q s"}
+
+
+def test_account_markov_falls_back_for_a_nameless_account() -> None:
+    nameless = replace(SPLIT.test, account=np.full(3, UNSEEN, dtype=np.int32))
+    assert order("account-markov", split=replace(SPLIT, test=nameless)) == order("markov")
+
+
+def test_sequential_rules_by_hand() -> None:
+    # one log of six: training p q r s. From p: q 1, r 1/2, s 1/3
+    data = dataset_of([("a", "p q r s p p")])
+    split = split_dataset(data, SplitConfig())
+    model = zoo.build("sequential-rules", split.train)
+    scores = model.scores(None, make_batch(split.test), Domain("all", 0, 4))
+    assert_close(scores[0], torch.tensor([0, 1, 1 / 2, 1 / 3], dtype=torch.float64), rtol=0, atol=1e-5)
+
+
+def test_sequential_rules_with_reach_one_are_markov() -> None:
+    assert order("sequential-rules", reach=1) == order("markov")
+
+
+def test_markov_recency_by_hand() -> None:
+    # b: after q come p (2 of 3 steps) and r (1 of 3), and 5 imagined steps lead nowhere: 2/8 and 1/8.
+    # Its history p q r q gives 0.05 / age^0.3 with the ages p 4, q 1, r 2.
+    model = zoo.build("markov-recency", SPLIT.train)
+    row = DATA.accounts.index("b")
+    scores = model.scores(None, make_batch(SPLIT.test.select(np.array([row]))), Domain("all", 0, 4))[0]
+    expected = [2 / 8 + 0.05 / 4**0.3, 0.05, 1 / 8 + 0.05 / 2**0.3, 0.0]
+    assert_close(scores, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=2e-6)
+
+
+def test_newest_events_by_hand() -> None:
+    row, item, age = newest_events(make_batch(SPLIT.test.select(np.array([0]))))
+    assert (row.tolist(), item.tolist(), age.tolist()) == ([0, 0, 0], [0, 1, 2], [3, 2, 1])  # p q p q r
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10_000))
+def test_calibration_finds_the_best_of_the_grid(seed: int) -> None:
+    """The ladder counts ranks of a few items; here every choice of the grid ranks the whole catalogue."""
+    split = split_dataset(tastes_world(accounts=25, length=8, seed=seed), SplitConfig())
+    model = zoo.build("markov-recency", split.train)
+    assert isinstance(model, MarkovRecency)
+    model.calibrate(lambda: query_batches(split.validation, 7))
+    chosen = model.mixture.clone()
+
+    def mrr(weight: float, fade: float) -> float:
+        model.mixture.copy_(torch.tensor([weight, fade], dtype=torch.float64))
+        total = 0.0
+        for asked in query_batches(split.validation, 100):
+            scores = model.scores(None, asked.batch, Domain("all", 0, split.train.items))
+            ranks = rank_by_counting(scores, asked.target)
+            steps = torch.zeros_like(scores)
+            model.steps.add_rows_to(steps, asked.batch.last)
+            seen = ((asked.batch.history == asked.target[:, None]) & asked.batch.known).any(dim=1)
+            in_sight = (seen & (weight > 0)) | (steps.gather(1, asked.target[:, None])[:, 0] > 0)
+            total += torch.where(in_sight & (ranks <= 20), 1 / ranks, 0.0).sum().item()
+        return total
+
+    best = max(mrr(weight, fade) for weight in model.WEIGHTS for fade in model.FADES)
+    assert mrr(*chosen.tolist()) == pytest.approx(best, rel=1e-3)

@@ -1,0 +1,135 @@
+"""The command line as a stranger meets it: results on stdout, errors in one sentence, nothing half done."""
+
+import io
+import json
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lightgc2n.cli import COMMANDS
+from lightgc2n.cli.main import main
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(*words: object) -> Done:
+    """The command in this process: starting Python and torch anew for each would take most of the time."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["lightgc2n", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    code = ended.value.code
+    return Done(code if isinstance(code, int) else 0, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def households(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    assert run("generate", "--accounts", 60, "--out", folder / "log.csv").returncode == 0
+    done = run("import", folder / "log.csv", "--out", folder / "data")
+    assert done.returncode == 0, done.stderr
+    return folder / "data"
+
+
+def test_the_story_from_a_seed_to_a_table(households: Path, tmp_path: Path) -> None:
+    done = run("compare", households, "--models", "floors", "--out", tmp_path / "results")
+    assert done.returncode == 0, done.stderr
+    assert "markov-recency" in done.stdout
+    assert "MRR@20" in done.stdout
+    assert "error" not in done.stderr
+    assert (tmp_path / "results" / "results.json").is_file()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "DATA", "--models", "markov", "--domain", "video"],
+        ["describe", "DATA"],
+        ["audit", "DATA", "--protocol", "last"],
+        ["simulate", "MERGE", "--members", "2", "--min-events", "1", "--out", "OUT"],
+        ["generate", "--accounts", "50", "--out", "OUT"],
+        ["doctor"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_json_is_all_that_stdout_holds(words: list[str], households: Path, tmp_path: Path) -> None:
+    rows = [f"u{user},i{event},{1_400_000_000 + event}" for user in range(6) for event in range(4)]
+    (tmp_path / "users.csv").write_text("\n".join(["user_id,item_id,timestamp", *rows]) + "\n")
+    assert run("import", tmp_path / "users.csv", "--out", tmp_path / "users").returncode == 0
+    places = {"DATA": households, "OUT": tmp_path / "out", "MERGE": tmp_path / "users"}
+    done = run(*(places.get(word, word) for word in words), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["describe", "nowhere"],
+            "nowhere: not a prepared dataset (no manifest.json). Make one with: lightgc2n import",
+        ),
+        (["import", "nowhere.csv", "--out", "x"], "nowhere.csv: no such file or folder"),
+        (["compare", "DATA", "--models", "markow"], "Did you mean 'markov'?"),
+        (["compare", "DATA", "--protocol", "lasst"], "Did you mean 'last'?"),
+        (["compare", "DATA", "--set", "markov.raech=2"], "Did you mean 'reach'?"),
+        (["compare", "DATA", "--set", "markow.reach=2"], "Did you mean 'markov'?"),
+        (["compare", "DATA", "--domain", "vidoe"], "Did you mean 'video'?"),
+        (["compare", "DATA", "--cutoffs", "5,x"], "expected whole numbers like 5,10,20"),
+        (["compare", "DATA", "--device", "gpu"], "expected cpu, cuda or auto"),
+        (["compare", "DATA", "--protocol", "windows"], "holds logs"),
+        (["compare", "DATA", "--out", "DATA"], "exists already"),
+        (["generate", "--accounts", "10", "--out", "x"], "accounts must be at least 50"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(
+    words: list[str], message: str, households: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run(*(households if word == "DATA" else word for word in words))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_leaking_protocol_works_and_says_so(tmp_path: Path) -> None:
+    log = "p q r s t u v w".split()
+    windows = [
+        f"a{account}\t" + "\t".join(log[start : start + 4]) + "\t" for account in range(20) for start in range(5)
+    ]
+    (tmp_path / "windows.txt").write_text("\n".join(windows) + "\n")
+    assert run("import", tmp_path / "windows.txt", "--out", tmp_path / "data").returncode == 0
+    done = run("compare", tmp_path / "data", "--protocol", "windows", "--models", "markov", "--target-in-input")
+    assert done.returncode == 0, done.stderr
+    assert "Leaks:" in done.stderr
+    assert "TARGET IN INPUT" in done.stdout
+    assert "random windows" in done.stdout
+
+
+def test_the_reader_may_go_away(households: Path) -> None:
+    command = f"{sys.executable} -m lightgc2n describe {households} | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
+def test_help_names_every_command() -> None:
+    shown = run("--help").stdout
+    assert all(name in shown for name in COMMANDS)
+
+
+def test_starting_up_needs_neither_torch_nor_polars() -> None:
+    code = "import sys, lightgc2n.cli.main; assert not {'torch', 'polars', 'matplotlib'} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,141 @@
+"""What every model of the zoo must do, floors included."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from lightgc2n import zoo
+from lightgc2n.baselines.floor import Floor
+from lightgc2n.data.batches import Asked, Batch, make_batch, query_batches
+from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
+from lightgc2n.evaluation.ranks import target_ranks
+from tests.worlds import WORLDS, dataset_of
+
+# world -> cut-off, and the least share of targets within it
+PASS_MARKS = {"steps": (1, 0.9), "tastes": (5, 0.9), "favourites": (5, 0.8)}
+SEEN = [(name, world) for name, entry in zoo.ZOO.items() for world in sorted(entry.sees)]
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def fitted(name: str, split: Split) -> Floor:
+    model = zoo.build(name, split.train)
+
+    def validation() -> Iterator[Asked]:
+        return query_batches(split.validation, 64)
+
+    model.calibrate(validation)
+    return model
+
+
+def catalogue(split: Split) -> Domain:
+    return Domain("all", 0, split.train.items)
+
+
+def scores(model: Floor, batch: Batch, split: Split) -> torch.Tensor:
+    return model.scores(model.encode(), batch, catalogue(split))
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    return split_dataset(WORLDS["tastes"], SplitConfig())
+
+
+@pytest.mark.parametrize(("name", "world"), SEEN)
+def test_learns_the_worlds_it_can_see(name: str, world: str) -> None:
+    split = split_dataset(WORLDS[world], SplitConfig())
+    model = fitted(name, split)
+    ranks = target_ranks(name, model, split.test, catalogue(split), learned=split.train.popularity > 0)
+    cutoff, least = PASS_MARKS[world]
+    assert (ranks <= cutoff).mean() >= least
+
+
+@pytest.mark.parametrize("name", ["popularity", "recency"])
+def test_the_steps_world_cannot_be_learned_without_order(name: str) -> None:
+    """The planted world is a test only if a model that misses its rule fails it."""
+    split = split_dataset(WORLDS["steps"], SplitConfig())
+    ranks = target_ranks(name, fitted(name, split), split.test, catalogue(split), learned=split.train.popularity > 0)
+    assert (ranks <= 1).mean() < 0.5
+
+
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_padding_changes_nothing(name: str, split: Split) -> None:
+    model = fitted(name, split)
+    batch = make_batch(split.test.select(np.arange(7)))
+    wider = torch.cat([batch.history, torch.full((7, 5), 3)], dim=1)
+    assert_close(scores(model, replace(batch, history=wider), split), scores(model, batch, split), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_a_batch_gives_what_single_queries_give(name: str, split: Split) -> None:
+    model = fitted(name, split)
+    together = scores(model, make_batch(split.test.select(np.arange(9))), split)
+    for row in range(9):
+        alone = scores(model, make_batch(split.test.select(np.array([row]))), split)
+        assert_close(together[row : row + 1], alone, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_every_parameter_gets_a_gradient_and_floors_have_none(name: str, split: Split) -> None:
+    model = fitted(name, split)
+    assert zoo.ZOO[name].is_floor
+    assert list(model.parameters()) == []
+
+
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_save_and_load_give_equal_scores(name: str, split: Split, tmp_path: Path) -> None:
+    model = fitted(name, split)
+    zoo.save(name, model, tmp_path)
+    again_name, again = zoo.load(tmp_path)
+    batch = make_batch(split.test)
+    assert again_name == name
+    assert again.config == model.config
+    assert_close(scores(again, batch, split), scores(model, batch, split), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_an_unseen_account_is_scored_by_its_history(name: str, split: Split) -> None:
+    model = fitted(name, split)
+    known = split.test.select(np.arange(5))
+    nameless = replace(known, account=np.full(5, UNSEEN, dtype=np.int32))
+    found = scores(model, make_batch(nameless), split)
+    assert torch.isfinite(found).all()
+    if name != "account-markov":  # the only floor that looks at the account itself
+        assert_close(found, scores(model, make_batch(known), split), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_an_item_without_training_events_can_stand_in_a_history(name: str) -> None:
+    """z occurs only as the validation event, so the test history ends with an item that nobody learned."""
+    data = dataset_of([("a", "x y x z y"), ("b", "x y x y x"), ("c", "y x y x y")])
+    split = split_dataset(data, SplitConfig())
+    row = int(np.flatnonzero(split.test.owner == 0)[0])
+    query = split.test.select(np.array([row]))
+    assert split.train.popularity[data.item_index["z"]] == 0
+    found = scores(fitted(name, split), make_batch(query), split)
+    assert torch.isfinite(found).all()
+    assert found.shape == (1, 3)
+
+
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_renaming_items_only_permutes_scores(name: str) -> None:
+    logs = [("a", "p q r p q"), ("b", "q r p q r"), ("c", "r r q p p"), ("d", "p r p r q")]
+    plain = split_dataset(dataset_of(logs, items="p q r"), SplitConfig())
+    renamed = split_dataset(dataset_of(logs, items="r p q"), SplitConfig())
+    first = scores(fitted(name, plain), make_batch(plain.test), plain)
+    second = scores(fitted(name, renamed), make_batch(renamed.test), renamed)
+    assert_close(first, second[:, [1, 2, 0]], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_a_domain_gets_its_own_columns(name: str, split: Split) -> None:
+    model = fitted(name, split)
+    batch = make_batch(split.test.select(np.arange(3)))
+    part = model.scores(model.encode(), batch, Domain("part", 4, 9))
+    assert_close(part, scores(model, batch, split)[:, 4:9], rtol=0, atol=0)

@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from lightgc2n.data.reading.blocks import LONGEST_RECORD, Record
+from lightgc2n.data.reading.rows import LONGEST_ID, BadRowError, Rejects, id_problem, record_text, shown
+from lightgc2n.errors import DataError
+
+
+def test_without_a_folder_the_first_bad_row_is_an_error() -> None:
+    with pytest.raises(DataError, match=r"^logs/a\.csv:7: column item: no good\. Mend it, or .* --skip-bad\.$"):
+        Rejects().add(Path("logs/a.csv"), 7, "item", "no good")
+    with pytest.raises(DataError, match=r"^a\.parquet: row 7: no good\."):
+        Rejects().add(Path("a.parquet"), 7, "", "no good", unit="row")
+
+
+def test_with_a_folder_bad_rows_are_listed(tmp_path: Path) -> None:
+    rejects = Rejects(tmp_path)
+    rejects.add(Path("logs/a.csv"), 7, "item", "no good", "x\ty\r" + "z" * 500)
+    rejects.add(Path("logs/a.csv"), 9, "", "worse", "\udcff")
+    assert rejects.count == 2
+    assert (tmp_path / "rejected.tsv").read_text(encoding="utf-8").split("\n") == [
+        "file\tline\tcolumn\treason\ttext",
+        "a.csv\t7\titem\tno good\tx\\ty\\r" + "z" * 56 + "…",
+        "a.csv\t9\t\tworse\t\\udcff",
+        "",
+    ]
+
+
+def test_without_bad_rows_there_is_no_list(tmp_path: Path) -> None:
+    assert Rejects(tmp_path).count == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_any_text_fits_into_a_message() -> None:
+    assert shown("plain é 日") == "plain é 日"
+    assert shown("a\0b\x1b[31m\u2028") == "a\\x00b\\x1b[31m\\u2028"
+    assert shown("abc", 2) == "ab…"
+
+
+def test_text_of_a_record() -> None:
+    assert record_text(Record(1, "é,1".encode())) == "é,1"
+    with pytest.raises(BadRowError, match="expected UTF-8, found the byte 0xff at place 3"):
+        record_text(Record(1, b"ab\xff"))
+    with pytest.raises(BadRowError, match="found a NUL byte"):
+        record_text(Record(1, b"ab\0"))
+    with pytest.raises(BadRowError, match="at most 1,048,576 bytes"):
+        record_text(Record(1, b"a" * (LONGEST_RECORD + 1)))
+
+
+def test_what_an_id_may_be() -> None:
+    good = ["a", " a ", "007", "é", "日本", "a b", '"', "\u2028", "x" * LONGEST_ID, "null", "NaN"]
+    bad = ["", None, "a\tb", "a\nb", "a\rb", "a\0", "\x7f", "x" * (LONGEST_ID + 1), "é" * (LONGEST_ID // 2 + 1)]
+    problems = pl.DataFrame({"id": good + bad}).select(id_problem(pl.col("id"))).to_series()
+    assert problems.is_null().to_list() == [True] * len(good) + [False] * len(bad)

@@ -1,0 +1,182 @@
+"""Each protocol keeps its promise, on logs that can be followed by eye and on any others."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightgc2n.config import read_settings
+from lightgc2n.data.dataset import Dataset
+from lightgc2n.data.splits import UNSEEN, Queries, Split, SplitConfig, split_dataset
+from lightgc2n.errors import DataError, SettingError
+from tests.worlds import dataset_of
+
+
+def config(**values: object) -> SplitConfig:
+    return read_settings(SplitConfig, values, "test")
+
+
+def names(data: Dataset, items: np.ndarray) -> str:
+    return " ".join(data.items[item] for item in items)
+
+
+def asked(data: Dataset, queries: Queries) -> dict[str, tuple[str, str]]:
+    """account -> (what is shown, what is asked)."""
+    return {
+        data.accounts[queries.owner[row]]: (
+            names(data, queries.events[queries.start[row] : queries.stop[row]]),
+            data.items[queries.target[row]],
+        )
+        for row in range(len(queries))
+    }
+
+
+def training(data: Dataset, split: Split) -> list[tuple[str, str]]:
+    train = split.train
+    return [
+        (
+            data.accounts[train.sequence_accounts[row]],
+            names(data, train.events[train.offsets[row] : train.offsets[row + 1]]),
+        )
+        for row in range(train.sequences)
+    ]
+
+
+def test_last_by_hand() -> None:
+    data = dataset_of([("a", "p q r s"), ("b", "p q r"), ("c", "p q"), ("d", "p")])
+    split = split_dataset(data, config())
+    assert training(data, split) == [("a", "p q"), ("b", "p"), ("c", "p"), ("d", "p")]
+    assert asked(data, split.validation) == {"a": ("p q", "r"), "b": ("p", "q")}
+    assert asked(data, split.test) == {"a": ("p q r", "s"), "b": ("p q", "r"), "c": ("p", "q")}
+    assert split.train.popularity.tolist() == [4, 1, 0, 0]
+    assert split.stamps == ()
+
+
+def test_last_takes_the_longest_of_several_lines() -> None:
+    data = dataset_of([("a", "p q"), ("b", "x y z"), ("a", "r s t u"), ("a", "p p p p")])
+    split = split_dataset(data, config())
+    assert training(data, split) == [("a", "r s"), ("b", "x")]
+    assert asked(data, split.test)["a"] == ("r s t", "u")
+    assert "2 lines left out" in split.notes[0]
+
+
+def test_fragments_with_times_are_one_log() -> None:
+    data = dataset_of([("a", "p q"), ("a", "r s"), ("b", "x y z")], times=[[1, 2], [8, 9], [1, 2, 3]])
+    split = split_dataset(data, config())
+    assert asked(data, split.test)["a"] == ("p q r", "s")
+    assert training(data, split)[0] == ("a", "p q")
+
+
+def test_time_by_hand() -> None:
+    """Ten events at the times 0 to 9; with a share of 0.2 the cuts lie at 8 and at 6."""
+    data = dataset_of([("a", "p q r s"), ("b", "x y z"), ("c", "u v w")], times=[[0, 1, 6, 9], [2, 7, 8], [3, 4, 5]])
+    split = split_dataset(data, config(protocol="time", test_share=0.2))
+    assert training(data, split) == [("a", "p q"), ("b", "x"), ("c", "u v w")]
+    assert asked(data, split.validation) == {"a": ("p q", "r"), "b": ("x", "y")}
+    assert asked(data, split.test) == {"a": ("p q r", "s"), "b": ("x y", "z")}
+
+
+def test_an_event_at_the_cut_lies_after_it() -> None:
+    data = dataset_of([("a", "p q"), ("b", "x y z")], times=[[0, 5], [1, 5, 5]])
+    split = split_dataset(data, config(protocol="time", test_share=0.4))
+    assert asked(data, split.test) == {"a": ("p", "q"), "b": ("x", "y")}
+
+
+def test_accounts_without_training_events_are_nameless() -> None:
+    """b first acts between the cuts: its history is shown in the test, but no model has learned the account."""
+    data = dataset_of([("a", "p q r s t u v"), ("b", "x y z")], times=[[0, 1, 2, 3, 4, 5, 9], [7, 8, 9]])
+    split = split_dataset(data, config(protocol="time", test_share=0.2))
+    by_owner = dict(zip(split.test.owner.tolist(), split.test.account.tolist(), strict=True))
+    assert by_owner == {0: 0, 1: UNSEEN}
+
+
+def test_cold_accounts_never_stand_in_training() -> None:
+    data = dataset_of([(f"a{number}", "p q r") for number in range(20)])
+    split = split_dataset(data, config(protocol="cold-accounts", test_share=0.1, seed=3))
+    held_out = set(split.test.owner.tolist()) | set(split.validation.owner.tolist())
+    assert len(split.test) == len(split.validation) == 2
+    assert held_out.isdisjoint(split.train.sequence_accounts.tolist())
+    assert (split.test.account == UNSEEN).all()
+    assert len(split.train.sequence_accounts) == 16
+    assert (split.train.popularity == 16).all()  # whole logs, the last event included
+
+
+def test_windows_are_drawn_whole() -> None:
+    data = dataset_of([(f"a{number}", f"p q r{number}") for number in range(50)], kind="windows")
+    split = split_dataset(data, config(protocol="windows"))
+    assert (len(split.test), len(split.validation), split.train.sequences) == (10, 4, 36)
+    assert split.train.targets == "last"
+    assert len(split.stamps) == 1
+    shown = asked(data, split.test)
+    assert all(history == "p q" and target.startswith("r") for history, target in shown.values())
+
+
+def test_windows_keep_the_parts_of_the_source() -> None:
+    data = dataset_of([("a", "p q")] * 12 + [("b", "p r"), ("b", "r p")], kind="windows", parts=[0] * 12 + [1, 1])
+    split = split_dataset(data, config(protocol="windows"))
+    assert split.test.owner.tolist() == [1, 1]
+    assert (split.train.sequences, len(split.validation)) == (11, 1)
+    assert (split.test.account == UNSEEN).all()
+
+
+def test_target_in_input_shows_the_answer_and_is_stamped() -> None:
+    data = dataset_of([("a", "p q r s"), ("b", "p q r")])
+    split = split_dataset(data, config(target_in_input=True))
+    assert asked(data, split.test)["a"] == ("p q r s", "s")
+    assert "TARGET IN INPUT" in split.stamps[-1]
+
+
+def test_steps_of_training_do_not_cross_sequences() -> None:
+    data = dataset_of([("a", "p q r s t"), ("b", "x y z")])
+    before, after = split_dataset(data, config()).train.steps
+    assert [names(data, before), names(data, after)] == ["p q", "q r"]
+
+
+@pytest.mark.parametrize(
+    ("data", "protocol", "message"),
+    [
+        (dataset_of([("a", "p q")], kind="windows"), "last", "Use --protocol windows"),
+        (dataset_of([("a", "p q")]), "windows", "holds logs"),
+        (dataset_of([("a", "p q")]), "time", "needs times"),
+        (dataset_of([("a", "p"), ("b", "q")]), "last", "no account to test"),
+    ],
+)
+def test_refusals_name_the_way_out(data: Dataset, protocol: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        split_dataset(data, config(protocol=protocol))
+
+
+def test_an_unknown_protocol_is_refused_with_the_nearest() -> None:
+    with pytest.raises(SettingError, match="Did you mean 'last'"):
+        config(protocol="lst")
+
+
+LOGS = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=9), min_size=3, max_size=12)
+
+
+@given(logs=LOGS, protocol=st.sampled_from(["last", "time", "cold-accounts"]), seed=st.integers(0, 3))
+def test_honest_protocols_hold_for_any_logs(logs: list[list[int]], protocol: str, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    times = [sorted(random.integers(0, 20, size=len(log)).tolist()) for log in logs]
+    data = dataset_of([(f"a{number}", " ".join(map(str, log))) for number, log in enumerate(logs)], times=times)
+    try:
+        split = split_dataset(data, config(protocol=protocol, seed=seed))
+    except DataError:
+        return  # too little to test anything, which is said
+    learned = set(split.train_events.tolist())
+    assert len(learned) == len(split.train_events)
+    for queries in (split.validation, split.test):
+        assert learned.isdisjoint(queries.target_event.tolist())
+        assert (queries.start < queries.stop).all()
+        assert (queries.stop <= queries.target_event).all()
+        assert (data.events[queries.target_event] == queries.target).all()
+        owner_of_event = np.repeat(data.sequence_accounts, data.lengths)
+        assert (owner_of_event[queries.start] == queries.owner).all()
+        assert (owner_of_event[queries.target_event] == queries.owner).all()
+    assert set(split.test.target_event.tolist()).isdisjoint(split.validation.target_event.tolist())
+    if protocol == "time" and len(split.test):
+        assert data.times is not None
+        cut = data.times[split.test.target_event].min()
+        assert (data.times[split.train_events] < cut).all()
+        for row in range(len(split.test)):
+            assert (data.times[split.test.start[row] : split.test.stop[row]] < cut).all()

@@ -1,0 +1,99 @@
+"""Comparisons: what is measured, what is written, and what real logs must give."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lightgc2n.data.dataset import load_dataset
+from lightgc2n.data.importing import ImportOptions, import_log
+from lightgc2n.data.splits import SplitConfig, split_dataset
+from lightgc2n.errors import OutputError, SettingError
+from lightgc2n.experiments.compare import Compared, compare, write_comparison
+from tests.worlds import dataset_of, tastes_world
+
+TINY = dataset_of([("a", "p q r p"), ("b", "p q p q"), ("c", "q q q r"), ("d", "p p p s")], items="p q r s t")
+
+
+def tiny(**options: object) -> Compared:
+    split = split_dataset(TINY, SplitConfig())
+    return compare(TINY, split, ["popularity", "recency"], **options)  # type: ignore[arg-type]
+
+
+def test_numbers_by_hand() -> None:
+    """Training: p q, p q, q q, p p, so p and q are equally popular. Targets p, q, r, s after p q r, p q p, q q q, p p p."""
+    found = tiny(cutoffs=[2])
+    assert found.ranks["popularity"].tolist() == [1.5, 1.5, np.inf, np.inf]  # r and s never occur in training
+    # recency: a has r q p, so p is third; b has p q, so q is second
+    assert found.ranks["recency"].tolist() == [3, 2, np.inf, np.inf]
+    metrics = found.result["models"]["recency"]["metrics"]
+    assert metrics["all"]["RC@2"]["value"] == 1 / 4
+    assert metrics["all"]["MRR@2"]["value"] == (1 / 2) / 4
+    assert metrics["repeat"]["queries"] == 2
+    assert metrics["repeat"]["MRR@2"]["value"] == (1 / 2) / 2
+    assert metrics["new"]["RC@2"]["value"] == 0
+    assert found.result["counts"]["test_targets_unseen_in_training"] == 2
+
+
+def test_a_result_says_how_it_was_made() -> None:
+    result = tiny().result
+    assert result["cutoffs"] == [5, 10, 20]
+    assert result["split"]["protocol"] == "last"
+    assert result["split"]["targets"] == "all"
+    assert set(result["versions"]) == {"lightgc2n", "python", "torch", "numpy"}
+    assert result["dataset"]["checksum"] == "0"
+    assert result["models"]["popularity"]["paired"]["against"] == "popularity"
+    assert result["models"]["popularity"]["paired"]["p"] == 1.0
+
+
+def test_results_are_written_whole(tmp_path: Path) -> None:
+    found = tiny()
+    write_comparison(found, tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == found.result
+    rows = list(csv.DictReader((tmp_path / "out" / "results.csv").read_text().splitlines()))
+    wanted = found.result["models"]["recency"]["metrics"]["new"]["NDCG@20"]
+    row = next(r for r in rows if (r["model"], r["subset"], r["metric"]) == ("recency", "new", "NDCG@20"))
+    assert float(row["value"]) == wanted["value"]
+    saved = np.load(tmp_path / "out" / "ranks" / "recency.npy", allow_pickle=False)
+    assert saved.tolist() == found.ranks["recency"].tolist()
+    with pytest.raises(OutputError, match="exists already"):
+        write_comparison(found, tmp_path / "out")
+    write_comparison(found, tmp_path / "out", force=True)
+
+
+def test_the_same_seed_gives_the_same_numbers() -> None:
+    data = tastes_world()
+    split = split_dataset(data, SplitConfig())
+    runs = [compare(data, split, ["markov", "session-knn"]).result for _ in range(2)]
+    for run in runs:
+        for facts in run["models"].values():
+            facts.pop("seconds")
+    assert runs[0] == runs[1]
+
+
+def test_senseless_cutoffs_are_refused() -> None:
+    with pytest.raises(SettingError, match="--cutoffs"):
+        tiny(cutoffs=[0])
+
+
+KNOWN_FLOORS = {
+    "E": {"popularity": (4.8, 11.7, 2.5, 3.1), "recency": (16.9, 31.1, 6.4, 7.9), "markov": (18.7, 37.4, 10.5, 12.4)},
+    "V": {"popularity": (9.0, 18.5, 4.6, 5.5), "recency": (25.4, 46.3, 9.3, 11.6), "markov": (14.2, 26.7, 8.3, 9.5)},
+}
+TYPED_MARKOV_RECENCY = {"E": 13.0, "V": 12.9}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("domain", ["E", "V"])
+def test_floors_on_real_logs(domain: str, real_data: Path, tmp_path: Path) -> None:
+    import_log(real_data / "hvideo-logs" / f"{domain}.tsv", tmp_path / domain, ImportOptions())
+    data = load_dataset(tmp_path / domain)
+    found = compare(data, split_dataset(data, SplitConfig()), [*KNOWN_FLOORS[domain], "markov-recency"]).result
+    for model, numbers in KNOWN_FLOORS[domain].items():
+        metrics = found["models"][model]["metrics"]["all"]
+        got = [100 * metrics[name]["value"] for name in ("RC@5", "RC@20", "MRR@5", "MRR@20")]
+        assert got == pytest.approx(numbers, abs=0.1)
+    fitted = 100 * found["models"]["markov-recency"]["metrics"]["all"]["MRR@20"]["value"]
+    assert fitted >= TYPED_MARKOV_RECENCY[domain]

@@ -1,0 +1,87 @@
+"""Data flows one way through the folders, labels stay out of models, and nothing is unpickled."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "lightgc2n"
+# From top to bottom; a module imports only from its own folder and from what stands above it.
+ORDER = (
+    ("errors", "config", "progress", "devices"),
+    ("data",),
+    ("graph",),
+    ("layers",),
+    ("models",),
+    ("baselines",),
+    ("zoo",),
+    ("training",),
+    ("evaluation",),
+    ("people",),
+    ("recommending",),
+    ("export",),
+    ("experiments",),
+    ("serving",),
+    ("diagnosis",),
+    ("cli",),
+)
+LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
+BLIND = ("graph", "layers", "models", "baselines", "zoo", "training", "recommending", "export", "serving")
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules of the project that a file imports, without the package's name."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (name.removeprefix("lightgc2n.") for name in names if name.startswith("lightgc2n."))
+
+
+def top(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_only_look_up(path: Path) -> None:
+    if top(path) in ("__init__", "__main__"):
+        return
+    for name in imported(path):
+        part = name.split(".")[0]
+        if part != "__version__":
+            assert LEVEL[part] <= LEVEL[top(path)], f"{path.name} imports {name}, which stands below it"
+
+
+def test_models_never_import_member_labels() -> None:
+    readers = {
+        str(path.relative_to(PACKAGE)) for path in FILES if any("data.members" in name for name in imported(path))
+    }
+    assert readers, "somebody must read the labels, or this test sees nothing"
+    assert not [reader for reader in readers if reader.split("/")[0].removesuffix(".py") in BLIND]
+    assert readers.isdisjoint({"data/dataset.py", "data/splits.py", "data/batches.py"})
+
+
+def test_nothing_is_pickled() -> None:
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = {getattr(node, "module", None), *(alias.name for alias in node.names)}
+                assert names.isdisjoint({"pickle", "joblib", "cloudpickle", "dill"}), path
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                called = ast.unparse(node.func)
+                assert called not in ("torch.load", "torch.save"), path
+                if called in ("np.load", "np.save"):
+                    given = {word.arg: ast.unparse(word.value) for word in node.keywords}
+                    assert given.get("allow_pickle") == "False", f"{path}: {called} without allow_pickle=False"
+
+
+def test_no_file_is_a_drawer_for_everything() -> None:
+    long = {path.name: count for path in FILES if (count := len(path.read_text(encoding="utf-8").splitlines())) > 400}
+    assert not long
+    assert not [path for path in FILES if path.stem in ("utils", "helpers", "misc")]
