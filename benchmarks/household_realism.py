@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from household_people import Array, build_town, describe_people, sitting_purity, split_by
+from household_people import Array, build_town, describe_people, sitting_purity, sittings, split_by
 
 from lightgc2n.data.households import HouseholdConfig
 
@@ -27,7 +27,7 @@ def main() -> None:
     town = build_town(HouseholdConfig(accounts=options.accounts), options.seed)
     columns = {"video": describe_logs(town.logs(0)), "learn": describe_logs(town.logs(1))}
     mixed = {"generated": describe_runs(split_by(town.home, town.domain))}
-    pure = {"sittings of one person": sitting_purity(town)}
+    pure = {"sittings of one person": sitting_purity(town)} | describe_sittings(split_by(town.home, town.time))
     if options.hvideo:
         real = {f"HVIDEO {name}": describe_logs(read_logs(options.hvideo / f"{name}.tsv")) for name in "EV"}
         columns = real | columns
@@ -108,6 +108,15 @@ def describe_runs(logs: Sequence[Array]) -> dict[str, float]:
     switches = sum(len(end) - 1 for end in ends) / sum(len(log) - 1 for log in logs)
     shares = {f"run of one domain p{share}": float(np.percentile(lengths, share)) for share in (10, 50, 90)}
     return {"run of one domain mean": float(lengths.mean()), **shares, "neighbours of different domains": switches}
+
+
+def describe_sittings(logs: Sequence[Array]) -> dict[str, float]:
+    """How many sittings accounts have and how long they are; a log holds the time of each event."""
+    begun = np.array([sittings(log)[-1] + 1 for log in logs])
+    return {
+        "events of a sitting mean": sum(len(log) for log in logs) / float(begun.sum()),
+        "sittings of an account mean": float(begun.mean()),
+    }
 
 
 def read_logs(path: Path, meaning: Callable[[str], int] = lambda item: int(item[1:])) -> list[Array]:

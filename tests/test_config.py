@@ -52,13 +52,13 @@ def test_overrides_are_read_as_toml() -> None:
 
 @pytest.mark.parametrize("pair", ["x=1", "a.x", "=1", ".x=1", "a.=1"])
 def test_an_override_without_its_parts_is_refused(pair: str) -> None:
-    with pytest.raises(SettingError, match="expected TABLE.NAME=VALUE"):
+    with pytest.raises(SettingError, match=r"expected TABLE\.NAME=VALUE"):
         parse_overrides([pair])
 
 
 def test_a_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("a = [1\n")
-    with pytest.raises(SettingError, match="bad.toml: not a TOML file"):
+    with pytest.raises(SettingError, match=r"bad\.toml: not a TOML file"):
         read_toml(tmp_path / "bad.toml")
     with pytest.raises(SettingError, match="no such file"):
         read_toml(tmp_path / "none.toml")

@@ -5,7 +5,7 @@ Shapes: B batch, M items of the catalogue.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -43,7 +43,7 @@ class Floor(nn.Module):
             self.register_buffer(name, tables[name])
 
     @classmethod
-    def build(cls, config: Any, train: Training) -> Self:
+    def build(cls, config: Any, train: Training) -> "Floor":
         """The floor with its tables counted from the training events."""
         popularity = torch.from_numpy(train.popularity / (train.popularity.max(initial=0) + 1.0))
         return cls(config, {"popularity": popularity, **cls.count(config, train)})

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lightgc2n.cli.inputs import open_split
 from lightgc2n.cli.options import Json, Seed
 from lightgc2n.errors import SettingError
 
@@ -51,7 +52,10 @@ def audit(
             assert test is not None
             found = audit_files(train, test, format)
         else:
-            found = _audit_folder(folder, protocol or "last", domain, targets or "auto", target_in_input, seed)
+            from lightgc2n.data.audit import audit_split
+
+            settings = {"protocol": protocol or "last", "targets": targets or "auto"}
+            found = audit_split(*open_split(folder, domain, **settings, target_in_input=target_in_input, seed=seed))
     _print(found, json)
     if strict and found.leaks:
         raise typer.Exit(1)
@@ -69,28 +73,6 @@ def _refuse_mixture(
         raise SettingError(f"audit: {', '.join(of_folder)} says how to split a dataset; two files are already split.")
     if folder is not None and format != "auto":
         raise SettingError("audit: --format says how to read --train and --test; a prepared dataset needs none.")
-
-
-def _audit_folder(
-    folder: Path, protocol: str, domain: str | None, targets: str, target_in_input: bool, seed: int
-) -> "Audit":
-    from lightgc2n.config import read_settings
-    from lightgc2n.data.audit import audit_split
-    from lightgc2n.data.dataset import load_dataset, verify_dataset
-    from lightgc2n.data.splits import SplitConfig, split_dataset
-
-    chosen = {
-        "protocol": protocol,
-        "targets": targets,
-        "target_in_input": target_in_input,
-        "seed": seed,
-    }
-    config = read_settings(SplitConfig, chosen, where="split")
-    dataset = load_dataset(folder)
-    verify_dataset(folder)
-    if domain:
-        dataset = dataset.only(domain)
-    return audit_split(dataset, split_dataset(dataset, config))
 
 
 def _print(found: "Audit", as_json: bool) -> None:

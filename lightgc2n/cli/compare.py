@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from lightgc2n.cli.inputs import open_split
+from lightgc2n.cli.inputs import open_split, warn_of_leaks
 from lightgc2n.cli.options import ConfigFile, DatasetFolder, Force, Json, Overrides, Seed
 from lightgc2n.cli.printing import print_json, print_table
 from lightgc2n.errors import SettingError
@@ -54,6 +54,7 @@ def compare(
     dataset, split = open_split(
         folder, domain, protocol=protocol, targets=targets, target_in_input=target_in_input, seed=seed
     )
+    warn_of_leaks(dataset, split)
     compared = run(
         dataset,
         split,

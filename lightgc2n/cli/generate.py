@@ -28,7 +28,7 @@ def generate(
 ) -> None:
     """Make a log of households whose people are known, from nothing but a seed.
 
-    Settings are in the table `households`, for example --set households.days=60; docs/households.md lists them.
+    Settings are in the table `households`, for example --set households.weeks=8; docs/households.md lists them.
     """
     tables: dict[str, Any] = read_toml(config) if config else {}
     for table, values in parse_overrides(set or []).items():

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from lightgc2n.data.splits import Split
 
 
-def open_split(folder: Path, domain: str, **settings: Any) -> "tuple[Dataset, Split]":
-    """The dataset, or one domain of it, and its split; says so when the split leaks."""
+def open_split(folder: Path, domain: str | None, **settings: Any) -> "tuple[Dataset, Split]":
+    """The dataset, checked against its checksums, or one domain of it, and its split."""
     from lightgc2n.config import read_settings
     from lightgc2n.data.dataset import load_dataset, verify_dataset
     from lightgc2n.data.splits import SplitConfig, split_dataset
@@ -21,9 +21,12 @@ def open_split(folder: Path, domain: str, **settings: Any) -> "tuple[Dataset, Sp
     verify_dataset(folder)
     if domain:
         dataset = dataset.only(domain)
-    split = split_dataset(dataset, config)
+    return dataset, split_dataset(dataset, config)
+
+
+def warn_of_leaks(dataset: "Dataset", split: "Split") -> None:
+    """Says what leaks, where the protocol is known to."""
     if split.stamps:
         from lightgc2n.data.audit import audit_split
 
         say(audit_split(dataset, split).verdict)
-    return dataset, split

@@ -11,19 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lightgc2n.config import unknown_name
-from lightgc2n.data.dataset import TEST_PART, Dataset, Ints, Longs
-from lightgc2n.data.splits import Queries, Split, ranges
+from lightgc2n.data.dataset import TEST_PART, Dataset, Longs
+from lightgc2n.data.overlap import Bools, Rows, joined, stands_in
+from lightgc2n.data.splits import Queries, Split
 from lightgc2n.errors import DataError
 
 LEAK, EVIDENCE, HABIT, FACT = "leak", "evidence", "habit", "fact"
 IN_INPUT, AMONG = "test targets inside their own input", "among the training events, by place"
 TAIL = 4  # this many events in a row, the target last, are hardly met twice by habit
 FILE_FORMATS = ("auto", "windows", "logs")
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -94,35 +92,11 @@ class Audit:
         return about | {"leaks": self.leaks, "verdict": self.verdict} | told
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Row r holds the events start[r] to stop[r], oldest first; in a test row the last is the target."""
-
-    account: Longs
-    start: Longs
-    stop: Longs
-    events: Ints
-
-    def __len__(self) -> int:
-        return len(self.account)
-
-    @property
-    def lengths(self) -> Longs:
-        return self.stop - self.start
-
-    def select(self, rows: npt.NDArray[Any]) -> "Rows":
-        return Rows(self.account[rows], self.start[rows], self.stop[rows], self.events)
-
-    def tails(self, length: int) -> "Rows":
-        """The last events of each row: as many as asked for, or all it has."""
-        return Rows(self.account, np.maximum(self.start, self.stop - length), self.stop, self.events)
-
-
 def audit_split(dataset: Dataset, split: Split) -> Audit:
     """What leaks in a split of `dataset`; of windows, those kept for validation count as training windows."""
     test, training = _query_rows(split.test), _training_rows(split)
     if dataset.kind == "windows":  # whoever follows the published protocol trains on them
-        training = _joined(training, _query_rows(split.validation))
+        training = joined(training, _query_rows(split.validation))
     findings = _by_place(split, training, len(dataset.events))
     findings += _by_content(dataset.kind, training, test, len(dataset.accounts), len(dataset.items))
     if split.train.targets == "all":
@@ -163,66 +137,6 @@ def audit_files(train: Path, test: Path, format: str = "auto") -> Audit:
     return Audit(f"{train.name} and {test.name}", content["kind"], "two files", tuple(findings), notes)
 
 
-def stands_in(asked: Rows, training: Rows, accounts: int, items: int) -> tuple[Bools, Bools]:
-    """Whether each asked row stands, event by event, inside a training row of its account; and whether it is all of it.
-
-    Runs of events get exact names: the name of a run of 2k events is that of its two halves of k, and two overlapping
-    runs of k name any run of k to 2k events. So each length costs one look-up, however long the rows are.
-    """
-    inside, whole = np.zeros(len(asked), dtype=bool), np.zeros(len(asked), dtype=bool)
-    longest = np.zeros(accounts, dtype=np.int64)
-    np.maximum.at(longest, training.account, training.lengths)
-    possible = np.flatnonzero((asked.lengths > 0) & (asked.lengths <= longest[asked.account]))
-    wanted = np.zeros(accounts, dtype=bool)
-    wanted[asked.account[possible]] = True
-    hosts = training.select(np.flatnonzero(wanted[training.account]))
-    rows = _joined(hosts, asked.select(possible))
-    host, lengths = np.arange(len(rows)) < len(hosts), rows.lengths
-    # The first names tell accounts apart, so that no run equals one of another account.
-    name = _names(np.repeat(rows.account, lengths) * items + rows.events)
-    half = 1
-    for length in np.unique(lengths[~host]).tolist():
-        while 2 * half < length:
-            name = _pairs(name, np.append(name[half:], np.zeros(half, dtype=np.int64)))
-            half *= 2
-        mine = np.flatnonzero(~host & (lengths == length))
-        wanted[:] = False
-        wanted[rows.account[mine]] = True
-        holds = np.flatnonzero(host & (lengths >= length) & wanted[rows.account])
-        seeks = _Runs(name, length - half, rows.start[mine])
-        inside[possible[mine - len(hosts)]] = seeks.among(ranges(rows.start[holds], rows.stop[holds] - length + 1)[0])
-        whole[possible[mine - len(hosts)]] = seeks.among(rows.start[holds[lengths[holds] == length]])
-    return inside, whole
-
-
-@dataclass(frozen=True)
-class _Runs:
-    """Runs of one length that begin at `starts`, each named by two shorter runs, the second `shift` events later."""
-
-    name: Longs
-    shift: int
-    starts: Longs
-
-    def among(self, places: Longs) -> Bools:
-        """Whether each run also begins at one of the places."""
-        begins = np.zeros(int(self.name.max(initial=0)) + 1, dtype=bool)
-        begins[self.name[self.starts]] = True
-        places = places[begins[self.name[places]]]  # most places begin otherwise; what is left is sorted
-        return np.isin(self._full(self.starts), self._full(places))
-
-    def _full(self, places: Longs) -> Longs:
-        return self.name[places] * len(self.name) + self.name[places + self.shift]
-
-
-def _names(keys: Longs) -> Longs:
-    """Small numbers for keys: equal ones for equal keys."""
-    return np.unique(keys, return_inverse=True)[1].astype(np.int64)
-
-
-def _pairs(first: Longs, second: Longs) -> Longs:
-    return _names(first * len(first) + second)  # names are below the number of events
-
-
 def _query_rows(queries: Queries) -> Rows:
     return Rows(queries.owner.astype(np.int64), queries.start, queries.target_event + 1, queries.events)
 
@@ -230,14 +144,6 @@ def _query_rows(queries: Queries) -> Rows:
 def _training_rows(split: Split) -> Rows:
     train = split.train
     return Rows(train.sequence_accounts.astype(np.int64), train.offsets[:-1], train.offsets[1:], train.events)
-
-
-def _joined(*parts: Rows) -> Rows:
-    """All rows one behind the other, with their events alone."""
-    account = np.concatenate([part.account for part in parts])
-    events = np.concatenate([part.events[ranges(part.start, part.stop)[0]] for part in parts])
-    bounds = np.append(0, np.cumsum(np.concatenate([part.lengths for part in parts])))
-    return Rows(account, bounds[:-1], bounds[1:], events)
 
 
 def _counted(name: str, label: str, hits: Bools, role: str = FACT, phrase: str = "") -> Finding:
@@ -265,7 +171,7 @@ def _by_place(split: Split, training: Rows, events: int) -> list[Finding]:
 def _by_content(kind: str, training: Rows, test: Rows, accounts: int, items: int) -> list[Finding]:
     """What the items themselves tell."""
     asked = [test, test.tails(TAIL), test.tails(2), test.tails(1)]
-    inside, whole = stands_in(_joined(*asked), training, accounts, items)
+    inside, whole = stands_in(joined(*asked), training, accounts, items)
     row, tail, step, target = inside.reshape(len(asked), -1)
     # In windows the training side may hold the very test event; in logs an item met again is a habit.
     strong, weak = (LEAK, EVIDENCE) if kind == "windows" else (HABIT, HABIT)
@@ -284,13 +190,13 @@ def _by_content(kind: str, training: Rows, test: Rows, accounts: int, items: int
         _counted("step", "item before and target, in a row, inside one", step, weak),
         _counted("target", "target items in the account's training data", target, weak),
         *_unseen(training, test),
-        *_repeats(_joined(training, test) if kind == "windows" else test, items),
+        *_repeats(joined(training, test) if kind == "windows" else test, items),
     ]
 
 
 def _unseen(training: Rows, test: Rows) -> list[Finding]:
     accounts = ~np.isin(np.unique(test.account), training.account[training.lengths > 0])
-    items = ~np.isin(test.events[test.stop - 1], np.unique(_joined(training).events))
+    items = ~np.isin(test.events[test.stop - 1], np.unique(joined(training).events))
     return [
         _counted("unseen_accounts", "test accounts without training events", accounts),
         _counted("unseen_items", "test targets whose item training never shows", items),
@@ -299,7 +205,7 @@ def _unseen(training: Rows, test: Rows) -> list[Finding]:
 
 def _repeats(rows: Rows, items: int) -> list[Finding]:
     """How often an event repeats an earlier one of its row, at the target and at the other places behind the first."""
-    rows = _joined(rows.select(rows.lengths >= 2))
+    rows = joined(rows.select(rows.lengths >= 2))
     before = np.append(False, rows.events[1:] == rows.events[:-1])
     earlier, other = np.ones(len(before), dtype=bool), np.ones(len(before), dtype=bool)
     row = np.repeat(np.arange(len(rows)), rows.lengths)
@@ -315,7 +221,7 @@ def _repeats(rows: Rows, items: int) -> list[Finding]:
 
 def _shortcut(training: Rows, test_target: Finding, items: int) -> list[Finding]:
     """Every training target is an edge of the training graph, which a test target need not be."""
-    rows = _joined(training)
+    rows = joined(training)
     key = np.repeat(rows.account, rows.lengths) * items + rows.events
     _, edge, events = np.unique(key, return_inverse=True, return_counts=True)
     is_target = np.ones(len(key), dtype=bool)

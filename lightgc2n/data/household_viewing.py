@@ -16,6 +16,7 @@ FIRST_DAY = 1_704_067_200  # Monday, 1 January 2024, in UTC
 SPREAD_OF_HABIT, COMMON_EVENING, SPREAD_OF_EVENING = 2.0, 20.5, 2.0  # hours
 MEAN_PAUSE, LONGEST_PAUSE = 1_200, 3_000  # seconds between events of one sitting, always under an hour
 FEWEST_EVENTS = 5
+CHOICES = 4  # units that come to mind for one event
 MORE_TURNS, CHANCE_OF_TURN = 3, 0.4  # how often a home may turn to the other domain, after the first time
 
 
@@ -147,8 +148,8 @@ def _choose_items(
     """The item of each slot: something seen again, the next episode of a series, or a new pick."""
     line = slots.person * len(DOMAINS) + slots.domain
     order = np.argsort(line, kind="stable")
-    # A first and a second choice, for the first may be known already.
-    units = np.stack([_fresh_units(world, people, slots, random)[order] for _ in range(2)])
+    # More choices than one, for the first may be known already.
+    units = np.stack([_fresh_units(world, people, slots, random)[order] for _ in range(CHOICES)])
     whim = random.random(len(order))
     # How far one reaches back, fitted to the distances of repeats in real logs: mostly near, at times very far.
     reach = (5 * random.pareto(1.2, len(order))).clip(max=10_000).astype(np.int64)
@@ -196,14 +197,15 @@ def _follow_lines(
 
 
 def _fresh_items(world: World, items: Longs, here: Longs, step: int, units: Longs) -> Longs:
-    """The first item of each line's unit that it has not seen; of its second choice, when all of the first are seen."""
+    """The first item that each line has not seen of its first choice, or of the next one, when all of that are seen."""
     seen = items[here[:, None] - 1 - np.arange(step)]
-    choices = []
-    for unit in units:
+    chosen = np.zeros(len(here), dtype=np.int64)
+    for rank, unit in reversed(list(enumerate(units))):
         first, length = world.unit_first[unit].astype(np.int64), world.unit_length[unit]
         place = seen - first[:, None]
         place[place >= length[:, None]] = -1
         reached = place.max(axis=1, initial=-1) + 1
-        choices.append((reached < length, first + reached % length))
-    (is_new, chosen), (_, second) = choices
-    return np.where(is_new, chosen, second)
+        # The last choice is taken even if all of it is known: nothing is left then.
+        is_new = (reached < length) | (rank == len(units) - 1)
+        chosen = np.where(is_new, first + reached % length, chosen)
+    return chosen

@@ -35,7 +35,7 @@ class HouseholdConfig:
 
     accounts: int = setting(1000, at_least=50, at_most=1_000_000, help="Households, each with one account.")
     video_items: int = setting(3000, at_least=200, at_most=1_000_000, help="Items of the domain video.")
-    learn_items: int = setting(1200, at_least=200, at_most=1_000_000, help="Items of the domain learn.")
+    learn_items: int = setting(1000, at_least=200, at_most=1_000_000, help="Items of the domain learn.")
     smallest_household: int = setting(1, at_least=1, at_most=5, help="Fewest people behind one account.")
     largest_household: int = setting(5, at_least=1, at_most=5, help="Most people behind one account.")
     events_per_account: float = setting(38.0, at_least=10, at_most=2000, help="Mean events of an account.")
@@ -54,7 +54,7 @@ class HouseholdConfig:
     habit: float = setting(
         0.7, at_least=0, at_most=1, help="Share of sittings at one's own hours rather than in the common evening."
     )
-    rewatching: float = setting(0.22, at_least=0, at_most=0.9, help="Chance that an event goes back to a seen item.")
+    rewatching: float = setting(0.25, at_least=0, at_most=0.9, help="Chance that an event goes back to a seen item.")
     series: float = setting(0.5, at_least=0, at_most=0.9, help="Share of the catalogue that is episodes of series.")
     binge: float = setting(0.33, at_least=0, at_most=1, help="Chance to go on with the series one follows.")
     guests: float = setting(0.03, at_least=0, at_most=0.5, help="Share of sittings that belong to a guest.")
@@ -172,7 +172,8 @@ def _unit_genres(random: np.random.Generator, units: int, share: Floats) -> Long
 
 def _zipf_weights(random: np.random.Generator, units: int, exponent: float) -> Floats:
     # Zipf's law with Mandelbrot's shift: without it a handful of hits would hold far too much.
-    return (1 + HEAD + HEAD_SHARE * units + random.permutation(units)) ** -exponent
+    ranks = 1.0 + random.permutation(units)
+    return np.asarray((HEAD + HEAD_SHARE * units + ranks) ** -exponent, dtype=np.float64)
 
 
 def _draw_of_series(length: Longs) -> Floats:

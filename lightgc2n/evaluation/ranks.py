@@ -1,7 +1,7 @@
 """The rank of every query's target among the whole catalogue, in tiles of bounded memory."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ TILE_BYTES = 16 * 2**20  # small enough to stay in fast memory
 BYTES_PER_SCORE = 8
 
 
+@runtime_checkable
 class Scorer(Protocol):
     """What evaluation needs of a model."""
 

@@ -105,7 +105,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence(
 
 
 def test_a_leaking_protocol_works_and_says_so(tmp_path: Path) -> None:
-    log = "p q r s t u v w".split()
+    log = ["p", "q", "r", "s", "t", "u", "v", "w"]
     windows = [
         f"a{account}\t" + "\t".join(log[start : start + 4]) + "\t" for account in range(20) for start in range(5)
     ]

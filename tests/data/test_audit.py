@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from lightgc2n.cli.audit import audit as audit_command
-from lightgc2n.data.audit import Audit, Finding, Rows, audit_files, audit_split, stands_in
+from lightgc2n.data.audit import Audit, Finding, audit_files, audit_split
 from lightgc2n.data.dataset import TEST_PART, TRAIN_PART, Dataset, Domain, load_dataset, write_dataset
+from lightgc2n.data.overlap import Rows, stands_in
 from lightgc2n.data.splits import Split, SplitConfig, split_dataset
 from lightgc2n.errors import DataError, LightGC2NError, SettingError
 

@@ -23,7 +23,10 @@ def tiny(**options: object) -> Compared:
 
 
 def test_numbers_by_hand() -> None:
-    """Training: p q, p q, q q, p p, so p and q are equally popular. Targets p, q, r, s after p q r, p q p, q q q, p p p."""
+    """Training: p q, p q, q q, p p, so p and q are equally popular.
+
+    The targets p, q, r, s follow p q r, p q p, q q q and p p p.
+    """
     found = tiny(cutoffs=[2])
     assert found.ranks["popularity"].tolist() == [1.5, 1.5, np.inf, np.inf]  # r and s never occur in training
     # recency: a has r q p, so p is third; b has p q, so q is second

@@ -33,7 +33,7 @@ class ParquetReader:
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
             if isinstance(problem, OSError) and problem.filename:
                 raise
-            reason = shown(str(problem), 200)
+            reason = shown(str(problem).partition("\n")[0], 200)
             raise DataError(f"{self.path}: cannot be read as Parquet: {reason}. Is the file whole?") from None
 
     def _frames(self) -> Iterator[pl.DataFrame]:
@@ -42,6 +42,9 @@ class ParquetReader:
         self.columns = find_columns(schema.names(), self.told, str(self.path))
         if "time" in self.columns and schema[self.columns["time"]].is_temporal():
             self.unit = "us"
+        for name in self.columns.values():
+            if schema[name].is_nested():
+                raise DataError(f"{self.path}: column {name}: expected one value a row, found {schema[name]}.")
         texts = [_as_text(role, name, schema[name]) for role, name in self.columns.items()]
         row = 0
         for batch in table.select(texts).collect_batches(chunk_size=ROWS_PER_BATCH, maintain_order=True):

@@ -1,0 +1,63 @@
+"""What the documentation says is what the software does."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TESTED = re.compile(r"<!-- tested -->\n```(sh|python)\n(.*?)```", re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCKS = [(page.name, *found) for page in PAGES for found in TESTED.findall(page.read_text(encoding="utf-8"))]
+
+
+def test_some_blocks_are_tested() -> None:
+    assert {(page, language) for page, language, _ in BLOCKS} >= {("README.md", "sh"), ("README.md", "python")}
+
+
+@pytest.mark.parametrize(("page", "language", "code"), BLOCKS)
+def test_the_code_of_the_documentation_runs(page: str, language: str, code: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    shell = ["bash", "-euo", "pipefail", "-c"] if language == "sh" else [sys.executable, "-c"]
+    bin_first = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"PATH": bin_first}
+    done = subprocess.run([*shell, code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_page_of_commands_is_the_command_line() -> None:
+    spec = importlib.util.spec_from_file_location("write_commands", ROOT / "scripts" / "write_commands.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text(encoding="utf-8") == module.commands_page(), "run python scripts/write_commands.py"
+
+
+def test_the_file_map_of_the_readme_exists() -> None:
+    named = re.findall(r"^\| `([a-z0-9_./]+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    paths = [name for name in named if "/" in name or name.endswith(".py")]
+    assert len(paths) > 5
+    assert not [name for name in paths if not (ROOT / name).exists()]
+
+
+def test_every_dependency_is_pinned() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = project["dependencies"] + [line for extra in project["optional-dependencies"].values() for line in extra]
+    names = {re.match(r"[A-Za-z0-9-]+", line).group().lower() for line in wanted} - {"lightgc2n"}  # type: ignore[union-attr]
+    pins = re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert names <= {pin.lower().replace("_", "-") for pin in pins}

@@ -1,0 +1,82 @@
+"""The wheel, built and installed as a stranger would: the core alone, and each extra alone."""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+QUIET = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt")]
+# What each extra must be able to do in an environment that has nothing else.
+PROBES = {
+    "train": ["import log.csv --out data", "compare data --models floors --json"],
+    "report": ["generate --accounts 50 --out data", "describe data --plots pictures"],
+    "serve": ["generate --accounts 50 --out data", "describe data"],
+    "tune": ["generate --accounts 50 --out data", "audit data"],
+    "export": ["generate --accounts 50 --out data", "audit data"],
+}
+
+
+def python_in(folder: Path) -> Path:
+    venv.create(folder, with_pip=True)
+    return folder / "bin" / "python"
+
+
+def run(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return subprocess.run(list(map(str, words)), cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    done = run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return next(folder.glob("lightgc2n-*.whl"))
+
+
+def install(wheel: Path, extra: str, folder: Path) -> Path:
+    python = python_in(folder / "environment")
+    done = run(python, *QUIET, f"{wheel}[{extra}]" if extra else wheel, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return python
+
+
+def test_the_core_alone(wheel: Path, tmp_path: Path) -> None:
+    python = install(wheel, "", tmp_path)
+    work = tmp_path / "work"
+    work.mkdir()
+    for words in ("--version", "generate --accounts 50 --out data", "describe data", "audit data", "doctor"):
+        done = run(python, "-m", "lightgc2n", *words.split(), cwd=work)
+        assert done.returncode == 0, done.stderr
+    for words, package, extra in (
+        ("compare data", "torch", "train"),
+        ("import log.csv --out other", "polars", "train"),
+        ("describe data --plots pictures", "matplotlib", "report"),
+    ):
+        done = run(python, "-m", "lightgc2n", *words.split(), cwd=work)
+        assert done.returncode == 2, done.stderr
+        wanted = f"{package} is not installed. Install it with: pip install 'lightgc2n[{extra}]'"
+        assert wanted in " ".join(done.stderr.split())
+    assert sorted(path.name for path in work.iterdir()) == ["data"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", PROBES)
+def test_each_extra_alone(extra: str, wheel: Path, tmp_path: Path) -> None:
+    python = install(wheel, extra, tmp_path)
+    work = tmp_path / "work"
+    work.mkdir()
+    rows = [f"u{user},i{(user + event) % 7},{1_400_000_000 + event}" for user in range(20) for event in range(6)]
+    (work / "log.csv").write_text("\n".join(["user,item,timestamp", *rows]) + "\n")
+    for words in PROBES[extra]:
+        done = run(python, "-m", "lightgc2n", *words.split(), cwd=work)
+        assert done.returncode == 0, done.stderr
+    done = run(python, "-m", "lightgc2n", "doctor", "--json", cwd=work)
+    import json
+
+    found = json.loads(done.stdout)["extras"][extra]
+    assert all(facts["works"] for facts in found.values()), found
