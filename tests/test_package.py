@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-QUIET = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt")]
+QUIET = [
+    "-m",
+    "pip",
+    "--disable-pip-version-check",
+    "install",
+    "--quiet",
+    "--constraint",
+    str(ROOT / "constraints.txt"),
+]
 # What each extra must be able to do in an environment that has nothing else.
 PROBES = {
     "train": ["import log.csv --out data", "compare data --models floors --json"],

@@ -1,4 +1,4 @@
-"""Queries as padded tensors, a tile at a time."""
+"""Queries and training sequences as padded tensors, some rows at a time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from lightgc2n.data.splits import Queries, ranges
+from lightgc2n.data.dataset import Ints, Longs
+from lightgc2n.data.splits import Queries, Training, ranges
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,51 @@ def query_batches(queries: Queries, rows_per_batch: int, device: torch.device | 
 
 def make_batch(queries: Queries, device: torch.device | str = "cpu") -> Batch:
     """The histories of all given queries in one batch."""
-    length = queries.stop - queries.start
-    places, offsets = ranges(queries.start, queries.stop)
-    history = np.zeros((len(queries), max(1, int(length.max(initial=0)))), dtype=np.int64)
-    row = np.repeat(np.arange(len(queries)), length)
-    history[row, np.arange(len(places)) - offsets[row]] = queries.events[places]
     return Batch(
         account=torch.as_tensor(queries.account.astype(np.int64), device=device),
-        history=torch.as_tensor(history, device=device),
-        length=torch.as_tensor(length.astype(np.int64), device=device),
+        history=_padded(queries.events, queries.start, queries.stop, device),
+        length=torch.as_tensor(queries.stop - queries.start, device=device),
     )
+
+
+@dataclass(frozen=True)
+class TrainingBatch:
+    """Training sequences of B accounts: at every place the item, what came next, and whether that is a target.
+
+    A sequence of n events is one row that holds all its n - 1 examples; no prefix is ever copied.
+    """
+
+    account: Int[Tensor, "B"]
+    log: Int[Tensor, "B T"]
+    next_item: Int[Tensor, "B T"]
+    counts: Bool[Tensor, "B T"]
+
+
+def training_batches(
+    train: Training, rows_per_batch: int, order: np.random.Generator | None = None, device: torch.device | str = "cpu"
+) -> Iterator[TrainingBatch]:
+    """All training sequences of two events or more, in a random order if one is given."""
+    rows = np.flatnonzero(np.diff(train.offsets) >= 2)
+    if order is not None:
+        rows = order.permutation(rows)
+    for first in range(0, len(rows), rows_per_batch):
+        chosen = rows[first : first + rows_per_batch]
+        start, stop = train.offsets[chosen], train.offsets[chosen + 1]
+        length = torch.as_tensor(stop - start - 1, device=device)[:, None]
+        place = torch.arange(int(length.max()), device=device)
+        yield TrainingBatch(
+            account=torch.as_tensor(train.sequence_accounts[chosen].astype(np.int64), device=device),
+            log=_padded(train.events, start, stop - 1, device),
+            next_item=_padded(train.events, start + 1, stop, device),
+            counts=place < length if train.targets == "all" else place == length - 1,
+        )
+
+
+def _padded(events: Ints, start: Longs, stop: Longs, device: torch.device | str) -> Int[Tensor, "B T"]:
+    """The events start[b] to stop[b] as row b, filled up with item 0."""
+    length = stop - start
+    places, offsets = ranges(start, stop)
+    table = np.zeros((len(start), max(1, int(length.max(initial=0)))), dtype=np.int64)
+    row = np.repeat(np.arange(len(start)), length)
+    table[row, np.arange(len(places)) - offsets[row]] = events[places]
+    return torch.as_tensor(table, device=device)

@@ -92,7 +92,9 @@ def _read(source: Source, options: ImportOptions, rejects: Rejects) -> dict[str,
             return _read_events(source, options, rejects, progress)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as problem:
         files = ", ".join(str(file) for file in source.files.values())
-        raise DataError(f"{files}: cannot be read as {source.format}: {shown(str(problem).partition(chr(10))[0], 200)}.") from None
+        raise DataError(
+            f"{files}: cannot be read as {source.format}: {shown(str(problem).partition(chr(10))[0], 200)}."
+        ) from None
 
 
 def _read_events(source: Source, options: ImportOptions, rejects: Rejects, progress: Step) -> dict[str, Any]:

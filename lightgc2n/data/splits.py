@@ -61,6 +61,12 @@ class Training:
     def sequences(self) -> int:
         return len(self.sequence_accounts)
 
+    @property
+    def examples(self) -> int:
+        """How many training targets there are; they are places in the sequences, never copies of prefixes."""
+        steps = np.maximum(np.diff(self.offsets) - 1, 0)
+        return int(steps.sum() if self.targets == "all" else (steps > 0).sum())
+
     @cached_property
     def steps(self) -> tuple[Ints, Ints]:
         """Neighbouring events of a sequence: the items before, the items after."""

@@ -21,6 +21,7 @@ from lightgc2n.data.splits import Queries, Split
 from lightgc2n.errors import SettingError
 from lightgc2n.evaluation.metrics import Floats, gains, interval, paired_p_values, resampled_means
 from lightgc2n.evaluation.ranks import rows_per_tile, target_ranks, targets_in_history
+from lightgc2n.experiments.markdown import comparison_markdown
 from lightgc2n.progress import step
 
 RESULTS = "results.json"
@@ -74,10 +75,11 @@ def compare(
 
 
 def write_comparison(compared: Compared, out: Path, force: bool = False) -> None:
-    """Writes results.json, results.csv and the rank of every test target."""
+    """Writes results.json, results.csv, results.md and the rank of every test target."""
     with new_folder(out, force, marker=RESULTS) as folder:
         text = json.dumps(compared.result, indent=1, ensure_ascii=False)
         (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+        (folder / "results.md").write_text(comparison_markdown(compared.result), encoding="utf-8")
         with (folder / "results.csv").open("w", newline="", encoding="utf-8") as file:
             rows = csv.writer(file, lineterminator="\n")
             rows.writerow(["model", "subset", "queries", "metric", "value", "low", "high"])
@@ -145,6 +147,7 @@ def _counts(split: Split) -> dict[str, int]:
     return {
         "training_events": len(split.train.events),
         "training_sequences": split.train.sequences,
+        "training_examples": split.train.examples,
         "items": split.train.items,
         "validation_queries": len(split.validation),
         "test_queries": len(test),

@@ -1,8 +1,9 @@
 """Queries as padded tensors."""
 
 import numpy as np
+import pytest
 
-from lightgc2n.data.batches import make_batch, query_batches
+from lightgc2n.data.batches import make_batch, query_batches, training_batches
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from tests.worlds import dataset_of
 
@@ -23,3 +24,31 @@ def test_the_last_partial_batch_counts() -> None:
     parts = list(query_batches(queries, rows_per_batch=2))
     assert [len(part.target) for part in parts] == [2, 1]
     assert np.concatenate([part.target.numpy() for part in parts]).tolist() == queries.target.tolist() == [3, 0, 0]
+
+
+LONG = dataset_of([("a", "p q r s p q"), ("b", "r q p s"), ("c", "s p q")])  # training: p q r s, r q, s
+
+
+def test_training_rows_hold_every_prefix() -> None:
+    train = split_dataset(LONG, SplitConfig()).train
+    (batch,) = training_batches(train, rows_per_batch=8)
+    assert batch.account.tolist() == [0, 1]  # c has no step
+    assert batch.log.tolist() == [[0, 1, 2], [2, 0, 0]]
+    assert batch.next_item.tolist() == [[1, 2, 3], [1, 0, 0]]
+    assert batch.counts.tolist() == [[True, True, True], [True, False, False]]
+    assert train.examples == 4
+
+
+def test_with_last_only_the_last_event_is_a_target() -> None:
+    train = split_dataset(LONG, SplitConfig(targets="last")).train
+    (batch,) = training_batches(train, rows_per_batch=8)
+    assert batch.counts.tolist() == [[False, False, True], [True, False, False]]
+    assert train.examples == 2
+
+
+@pytest.mark.parametrize("targets", ["all", "last"])
+def test_every_example_comes_once_an_epoch(targets: str) -> None:
+    train = split_dataset(LONG, SplitConfig(targets=targets)).train
+    batches = list(training_batches(train, rows_per_batch=1, order=np.random.default_rng(1)))
+    assert sum(int(batch.counts.sum()) for batch in batches) == train.examples
+    assert sorted(int(batch.account) for batch in batches) == [0, 1]

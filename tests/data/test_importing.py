@@ -50,9 +50,7 @@ def logs_of(folder: Path) -> dict[str, list[Event]]:
     dataset, members = load_dataset(folder), load_members(folder)
     verify_dataset(folder)
     logs: dict[str, list[Event]] = {}
-    for account, start, stop in zip(
-        dataset.sequence_accounts, dataset.offsets[:-1], dataset.offsets[1:], strict=True
-    ):
+    for account, start, stop in zip(dataset.sequence_accounts, dataset.offsets[:-1], dataset.offsets[1:], strict=True):
         logs[dataset.accounts[account]] = [
             (
                 dataset.domains[dataset.event_domains[event]].name,
@@ -82,7 +80,12 @@ def write_all(folder: Path) -> list[Path]:
     """The same table in every format that can hold it."""
     typed = "account_id:token,item_id:token,timestamp:float,domain:token,member:token\n"
     inter = TABLE.replace(TABLE.split("\n")[0] + "\n", typed)
-    texts = {"log.csv": TABLE, "log.tsv": TABLE.replace(",", "\t"), "log.jsonl": as_json(), "log.inter": inter.replace(",", "\t")}
+    texts = {
+        "log.csv": TABLE,
+        "log.tsv": TABLE.replace(",", "\t"),
+        "log.jsonl": as_json(),
+        "log.inter": inter.replace(",", "\t"),
+    }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
         (folder / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
@@ -142,7 +145,10 @@ def test_without_times_the_order_of_the_file_stays(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("user,item\nb,3\na,2\nb,1\na,9\nb,3\n")
     manifest = import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions())
     logs = logs_of(tmp_path / "out")
-    assert {account: [event[1] for event in log] for account, log in logs.items()} == {"b": ["3", "1", "3"], "a": ["2", "9"]}
+    assert {account: [event[1] for event in log] for account, log in logs.items()} == {
+        "b": ["3", "1", "3"],
+        "a": ["2", "9"],
+    }
     assert "no time column: events keep the order of the file" in manifest["notes"]
     assert load_dataset(tmp_path / "out").times is None
 
@@ -150,7 +156,10 @@ def test_without_times_the_order_of_the_file_stays(tmp_path: Path) -> None:
 def test_a_table_without_a_header_and_with_other_names(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("5,x,1,a\n4,y,1,a\n")
     options = ImportOptions(
-        name="mine", header=("when", "what", "_", "who"), columns={"account": "who", "item": "what", "time": "when"}, time_unit="ms"
+        name="mine",
+        header=("when", "what", "_", "who"),
+        columns={"account": "who", "item": "what", "time": "when"},
+        time_unit="ms",
     )
     assert import_log(tmp_path / "log.csv", tmp_path / "out", options)["name"] == "mine"
     assert logs_of(tmp_path / "out") == {"a": [("all", "y", 4000, None), ("all", "x", 5000, None)]}
@@ -166,7 +175,9 @@ def test_units_of_time_are_guessed_and_said(tmp_path: Path, unit: str, factor: i
 
 IDS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=6)
 EVENTS = st.lists(
-    st.tuples(IDS, IDS, st.integers(0, 5), st.sampled_from(["v", "l"]), st.one_of(st.none(), IDS)), min_size=1, max_size=25
+    st.tuples(IDS, IDS, st.integers(0, 5), st.sampled_from(["v", "l"]), st.one_of(st.none(), IDS)),
+    min_size=1,
+    max_size=25,
 )
 
 
@@ -330,7 +341,17 @@ def test_a_stop_at_any_moment_leaves_nothing(
 def test_a_signal_leaves_nothing(tmp_path: Path, number: signal.Signals, sent: bytes) -> None:
     pipe = tmp_path / "log.csv"
     os.mkfifo(pipe)
-    command = [sys.executable, "-m", "lightgc2n", "import", str(pipe), "--format", "csv", "--out", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "lightgc2n",
+        "import",
+        str(pipe),
+        "--format",
+        "csv",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     # Opening waits until the child reads; then it is amid its work, and it waits as long as the pipe is open.
     with pipe.open("wb") as writer:
@@ -347,7 +368,17 @@ def test_a_signal_leaves_nothing(tmp_path: Path, number: signal.Signals, sent: b
 def test_a_pipe_can_be_imported(tmp_path: Path) -> None:
     pipe = tmp_path / "log.csv"
     os.mkfifo(pipe)
-    command = [sys.executable, "-m", "lightgc2n", "import", str(pipe), "--format", "csv", "--out", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "lightgc2n",
+        "import",
+        str(pipe),
+        "--format",
+        "csv",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as child:
         pipe.write_bytes(b"user,item\na,x\n")
         assert child.wait(timeout=30) == 0

@@ -59,6 +59,8 @@ def test_results_are_written_whole(tmp_path: Path) -> None:
     wanted = found.result["models"]["recency"]["metrics"]["new"]["NDCG@20"]
     row = next(r for r in rows if (r["model"], r["subset"], r["metric"]) == ("recency", "new", "NDCG@20"))
     assert float(row["value"]) == wanted["value"]
+    page = (tmp_path / "out" / "results.md").read_text()
+    assert "| recency | 50.00 |" in page  # RC@5: two of four targets, with four items that can be told apart
     saved = np.load(tmp_path / "out" / "ranks" / "recency.npy", allow_pickle=False)
     assert saved.tolist() == found.ranks["recency"].tolist()
     with pytest.raises(OutputError, match="exists already"):

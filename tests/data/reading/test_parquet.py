@@ -80,7 +80,10 @@ def test_bad_rows(tmp_path: Path, columns: dict[str, Any], message: str) -> None
     ("columns", "message"),
     [
         ({"a": ["u"], "item": ["i"]}, r"log\.parquet: no column looks like the account"),
-        ({"user": [["u"]], "item": ["i"]}, r"log\.parquet: column user: expected one value a row, found List\(String\)"),
+        (
+            {"user": [["u"]], "item": ["i"]},
+            r"log\.parquet: column user: expected one value a row, found List\(String\)",
+        ),
         ({"user": [b"\xff"], "item": ["i"]}, r"log\.parquet: cannot be read as Parquet"),
     ],
 )

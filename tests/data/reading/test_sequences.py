@@ -87,7 +87,9 @@ def test_sessions_by_hand(tmp_path: Path) -> None:
 
 def test_sessions_of_more_than_two_domains(tmp_path: Path) -> None:
     write(tmp_path, testdata_sess__txt="a\tV1\tE1\tV2\nb\tX1\tE1\tX2\n")
-    with pytest.raises(DataError, match=r"testdata_sess\.txt: expected items of two domains.*found the letters E, V, X"):
+    with pytest.raises(
+        DataError, match=r"testdata_sess\.txt: expected items of two domains.*found the letters E, V, X"
+    ):
         read(tmp_path)
 
 
