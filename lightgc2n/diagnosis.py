@@ -15,7 +15,11 @@ EXTRAS = ("core", "train", "serve", "report", "tune", "export")
 
 def diagnose() -> dict[str, Any]:
     """Everything that `lightgc2n doctor` shows."""
-    extras = {extra: {package: _try(package, needs) for package, needs in _needs(extra)} for extra in EXTRAS}
+    try:
+        extras = {extra: {package: _try(package, needs) for package, needs in _needs(extra)} for extra in EXTRAS}
+    except importlib.metadata.PackageNotFoundError:  # run from its source, as on a bare GPU machine
+        extras = {"core": {package: _try(package, "") for package in ("numpy", "safetensors", "typer", "rich")}}
+        extras["train"] = {package: _try(package, "") for package in ("torch", "jaxtyping")}
     advice = [
         f"To use what {extra} offers: pip install 'lightgc2n[{extra}]'"
         for extra, packages in extras.items()

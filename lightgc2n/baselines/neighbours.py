@@ -22,6 +22,7 @@ from lightgc2n.layers.sparse import SparseRows, count_pairs
 PAIRS_AT_ONCE = 4_000_000
 CELLS_AT_ONCE = 4_000_000
 TIE_BREAK = 1e-9
+DECIMALS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,7 @@ class ItemKnn(Floor):
         event, place = self.likeness.expand(batch.history[owner, column])
         values = self.likeness.values[place] * weight[owner, column][event]
         scores.view(-1).index_add_(0, owner[event] * scores.shape[1] + self.likeness.columns[place], values)
+        _forget_rounding(scores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,12 +120,18 @@ class SessionKnn(Floor):
         decay = decay.scatter_reduce_(0, pair, shared, "amax") if self.config.vector else torch.ones_like(decay)
         strength = (best.T.reshape(-1) * decay)[pair] * (1 + self.config.rarity * self.rarity[item])
         scores.view(-1).index_add_(0, query * scores.shape[1] + item, strength)
+        _forget_rounding(scores)
 
     def _query_weights(self, youth: Float[Tensor, "B M"], batch: Batch) -> Float[Tensor, "B M"]:
         if not self.config.vector:
             return (youth > 0).to(youth.dtype)
         length = batch.length[:, None].to(youth.dtype)
         return torch.where(youth > 0, (length + 1 - 1 / youth) / length, 0.0)
+
+
+def _forget_rounding(scores: Float[Tensor, "B M"]) -> None:
+    """Makes equal again what only the order of summing has parted: on a GPU that order is never the same twice."""
+    torch.round(scores, decimals=DECIMALS, out=scores)
 
 
 def distinct_items(train: Training, newest: int | None = None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

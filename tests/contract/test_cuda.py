@@ -1,0 +1,36 @@
+"""A GPU gives what the CPU gives."""
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from lightgc2n import zoo
+from lightgc2n.data.batches import make_batch, query_batches
+from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import SplitConfig, split_dataset
+from lightgc2n.evaluation.ranks import target_ranks
+from tests.worlds import WORLDS
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no usable GPU was found"),
+]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_scores_and_ranks_agree(name: str, world: str) -> None:
+    split = split_dataset(WORLDS[world], SplitConfig())
+    catalogue = Domain("all", 0, split.train.items)
+    found = {}
+    for device in ("cpu", "cuda"):
+        model = zoo.build(name, split.train).to(device)
+        model.calibrate(lambda device=device: query_batches(split.validation, 64, device))
+        scores = model.scores(model.encode(), make_batch(split.test, device), catalogue).cpu()
+        learned = split.train.popularity > 0
+        ranks = target_ranks(name, model, split.test, catalogue, learned=learned, device=device)
+        found[device] = scores, ranks, model.fitted()
+    assert_close(found["cuda"][0], found["cpu"][0], rtol=1e-9, atol=1e-9)
+    assert np.mean(found["cuda"][1] != found["cpu"][1]) < 0.05  # rounding may part what is all but equal
+    assert found["cuda"][2] == pytest.approx(found["cpu"][2])
