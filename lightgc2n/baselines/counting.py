@@ -15,8 +15,6 @@ from lightgc2n.data.batches import Asked, Batch
 from lightgc2n.data.splits import Training
 from lightgc2n.layers.sparse import SparseRows, count_pairs
 
-ACCOUNT_FIRST = 1e6  # a step of the account's own outranks any number of steps of others
-
 
 class Popularity(Floor):
     """The items that occur most often."""
@@ -72,6 +70,8 @@ class AccountMarkov(Floor):
         pairs, pair = np.unique(owner * train.items + before, return_inverse=True)
         own = count_pairs(pair, after, len(pairs) + 1, train.items)
         everyone = count_pairs(before, after, train.items, train.items)
+        # Below one, so that a step of the account's own outranks any number of steps of others.
+        everyone.values /= everyone.values.sum() + 1
         return {
             "own_pairs": torch.from_numpy(pairs),
             **sparse_tables("own_steps", own),
@@ -85,7 +85,7 @@ class AccountMarkov(Floor):
         unknown = len(self.own_pairs)
         found = self.own_pairs[place.clamp(max=max(unknown - 1, 0))] == wanted if unknown else wanted != wanted
         known = found & (batch.account >= 0)
-        self.own_steps.add_rows_to(scores, torch.where(known, place, unknown), weight=ACCOUNT_FIRST)
+        self.own_steps.add_rows_to(scores, torch.where(known, place, unknown))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from lightgc2n.cli.inputs import open_split, warn_of_leaks
 from lightgc2n.cli.options import ConfigFile, DatasetFolder, Force, Json, Overrides, Seed
 from lightgc2n.cli.printing import print_json, print_table
 from lightgc2n.errors import SettingError
+from lightgc2n.experiments.markdown import chance, percent
 
 
 def compare(
@@ -50,10 +51,10 @@ def compare(
         refuse_existing(out, force)
     names = zoo.choose_models(models)
     changes = {**(read_toml(config) if config else {}), **parse_overrides(set or [])}
+    shares = changes.pop("split", {})
     zoo.refuse_unknown_tables(changes, where=str(config or "--set"))
-    dataset, split = open_split(
-        folder, domain, protocol=protocol, targets=targets, target_in_input=target_in_input, seed=seed
-    )
+    settings = {"protocol": protocol, "targets": targets, "target_in_input": target_in_input, "seed": seed}
+    dataset, split = open_split(folder, domain, **settings, **shares)
     warn_of_leaks(dataset, split)
     compared = run(
         dataset,
@@ -102,7 +103,7 @@ def comparison_tables(result: dict[str, Any]) -> Iterator[Table]:
     for name, facts in result["models"].items():
         found = facts["metrics"]["all"]
         interval = f"{percent(found[decisive]['low'])} - {percent(found[decisive]['high'])}"
-        p = "best" if facts["paired"]["against"] == name else f"{facts['paired']['p']:.4f}"
+        p = "best" if facts["paired"]["against"] == name else chance(facts["paired"]["p"])
         stored = f"{facts['parameters'] + facts['stored_numbers']:,}"
         main.add_row(name, *(percent(found[m]["value"]) for m in shown), interval, p, stored, f"{facts['seconds']:.1f}")
         by_kind.add_row(name, *(percent(facts["metrics"][subset][decisive]["value"]) for subset in subsets))
@@ -121,9 +122,6 @@ def comparison_notes(result: dict[str, Any]) -> Iterator[str]:
         f"{counts['items']:,} items; {counts['test_targets_unseen_in_training']:,} never occur in training. "
         f"p: paired test on MRR@{result['cutoffs'][-1]} against the best."
     )
+    if hidden := result["cutoffs"][1:-1]:
+        yield f"Also measured at {', '.join(map(str, hidden))}: see --json or --out."
     yield from result["notes"]
-
-
-def percent(share: float) -> str:
-    """A share as a percentage with two decimals."""
-    return f"{100 * share:.2f}"

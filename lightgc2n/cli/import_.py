@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lightgc2n.cli.options import Force, Json
+from lightgc2n.cli.options import Force, Json, Seed
 from lightgc2n.cli.printing import print_manifest
 
 
@@ -33,6 +33,16 @@ def import_log(
     time_unit: Annotated[
         str, typer.Option(help="auto, s, ms, us, ns or iso; auto goes by the size of the numbers.")
     ] = "auto",
+    delimiter: Annotated[
+        str, typer.Option(help="What stands between the fields of a CSV file; found by its header otherwise.")
+    ] = "",
+    ties: Annotated[
+        str, typer.Option(help="Events of an account with equal times: in the order of the file, or random.")
+    ] = "file",
+    seed: Seed = 0,
+    drop_duplicates: Annotated[
+        bool, typer.Option("--drop-duplicates", help="Drop rows that repeat the account, item and time of another.")
+    ] = False,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave bad rows out and list them in rejected.tsv, instead of stopping.")
     ] = False,
@@ -50,7 +60,11 @@ def import_log(
         name=name,
         columns={role: column for role, column in roles.items() if column},
         header=tuple(columns.split(",")) if columns else (),
+        delimiter=delimiter,
         time_unit=time_unit,
+        ties=ties,
+        seed=seed,
+        drop_duplicates=drop_duplicates,
         skip_bad=skip_bad,
     )
     print_manifest(read(source, out, options, force), out, json)

@@ -14,7 +14,7 @@ from lightgc2n.errors import LightGC2NError, MissingExtraError
 from lightgc2n.progress import say
 
 # Packages of the optional extras that commands import where they use them.
-EXTRA_OF_PACKAGE = {"torch": "train", "jaxtyping": "train", "polars": "train", "matplotlib": "report"}
+EXTRA_OF_PACKAGE = {"matplotlib": "report"} | dict.fromkeys(("torch", "jaxtyping", "polars", "zstandard"), "train")
 
 app = typer.Typer(
     help="Recommendations for accounts that several people share, measured honestly.",
@@ -39,11 +39,16 @@ def _root(
     pass
 
 
+class _StoppedError(BaseException):
+    """The command was asked to stop. Not a KeyboardInterrupt, which typer ends without a word."""
+
+
 def main() -> None:
     """Runs the command line; an error a person can mend ends it with one sentence and exit code 2."""
     # Threads that wait by spinning take the cores from others on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # A polite kill must clean up just as Ctrl-C does, so that no temporary file stays behind.
+    # Ctrl-C and a polite kill clean up alike, so that no temporary file stays behind.
+    signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     try:
         app()
@@ -62,7 +67,9 @@ def main() -> None:
         if problem.filename is None and problem.strerror is None:
             raise
         _fail(f"{problem.filename or 'system'}: {problem.strerror}.", 2)
-    except KeyboardInterrupt:
+    except MemoryError as problem:
+        _fail(f"not enough memory: {problem}.", 2)
+    except _StoppedError:
         _fail("stopped; nothing half-written was left behind.", 130)
 
 
@@ -72,4 +79,4 @@ def _fail(message: str, exit_code: int) -> NoReturn:
 
 
 def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
+    raise _StoppedError

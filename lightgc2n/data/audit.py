@@ -247,7 +247,8 @@ def _time_order(split: Split, times: Longs) -> list[Finding]:
     ):
         where = f"at or after the first {part} target"
         found.append(_counted(name, f"{what} {where}", late, role, f"of the {what} lie {where}"))
-    return found
+    tied = times[test.target_event] == times[test.target_event - 1]  # a target has an event before it
+    return [*found, _counted("tied_targets", "test targets at the same time as the event before", tied)]
 
 
 def _shown(queries: Queries, events: int) -> Longs:

@@ -11,6 +11,8 @@ from torch import Tensor
 from lightgc2n.data.dataset import Ints, Longs
 from lightgc2n.data.splits import Queries, Training, ranges
 
+PADDED_CELLS = 4_000_000
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -44,9 +46,19 @@ class Asked:
 
 def query_batches(queries: Queries, rows_per_batch: int, device: torch.device | str = "cpu") -> Iterator[Asked]:
     """All queries in order; the last batch may be smaller, and counts like any other."""
-    for first in range(0, len(queries), rows_per_batch):
-        part = queries.select(np.arange(first, min(first + rows_per_batch, len(queries))))
+    for first, last in _tiles(queries.stop - queries.start, rows_per_batch):
+        part = queries.select(np.arange(first, last))
         yield Asked(make_batch(part, device), torch.as_tensor(part.target.astype(np.int64), device=device))
+
+
+def _tiles(lengths: Longs, rows: int) -> Iterator[tuple[int, int]]:
+    """Runs of at most `rows` rows that stay small when padded: one endless log must not widen many short ones."""
+    first = 0
+    while first < len(lengths):
+        widest = np.maximum.accumulate(np.maximum(lengths[first : first + rows], 1))
+        fits = int((widest * np.arange(1, len(widest) + 1) <= PADDED_CELLS).sum())
+        yield first, first + max(1, fits)
+        first += max(1, fits)
 
 
 def make_batch(queries: Queries, device: torch.device | str = "cpu") -> Batch:
@@ -68,7 +80,8 @@ class TrainingBatch:
     account: Int[Tensor, "B"]
     log: Int[Tensor, "B T"]
     next_item: Int[Tensor, "B T"]
-    counts: Bool[Tensor, "B T"]
+    seen: Bool[Tensor, "B T"]  # which places hold an event, not padding
+    counts: Bool[Tensor, "B T"]  # which of them are asked
 
 
 def training_batches(
@@ -87,6 +100,7 @@ def training_batches(
             account=torch.as_tensor(train.sequence_accounts[chosen].astype(np.int64), device=device),
             log=_padded(train.events, start, stop - 1, device),
             next_item=_padded(train.events, start + 1, stop, device),
+            seen=place < length,
             counts=place < length if train.targets == "all" else place == length - 1,
         )
 

@@ -208,23 +208,28 @@ def load_dataset(folder: Path) -> Dataset:
         path = folder / file
         if not path.is_file() or path.stat().st_size != facts["bytes"]:
             raise DataError(f"{path}: missing, or not the {facts['bytes']:,} bytes of the manifest. Import it again.")
-    arrays = {
-        name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-        for name in ("offsets", "sequence_accounts", "events", "times", "targets", "parts")
-        if f"{name}.npy" in manifest["files"]
-    }
-    return Dataset(
-        manifest=manifest,
-        accounts=read_ids(folder / "accounts.txt"),
-        items=read_ids(folder / "items.txt"),
-        domains=tuple(Domain(**domain) for domain in manifest["domains"]),
-        **arrays,
-    )
+    try:
+        arrays = {
+            name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            for name in ("offsets", "sequence_accounts", "events", "times", "targets", "parts")
+            if f"{name}.npy" in manifest["files"]
+        }
+        return Dataset(
+            manifest=manifest,
+            accounts=read_ids(folder / "accounts.txt"),
+            items=read_ids(folder / "items.txt"),
+            domains=tuple(Domain(**domain) for domain in manifest["domains"]),
+            **arrays,
+        )
+    except (ValueError, KeyError, TypeError) as problem:
+        raise DataError(f"{folder}: damaged: {problem}. Import it again.") from None
 
 
 def verify_dataset(folder: Path) -> None:
     """Stops when a file is not what it was when the dataset was written."""
     for file, facts in _read_manifest(folder)["files"].items():
+        if not (folder / file).is_file():
+            raise DataError(f"{folder / file}: missing. Import it again.")
         found = sha256(folder / file)
         if found != facts["sha256"]:
             raise DataError(
@@ -250,12 +255,12 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        schema, files = manifest["schema"], manifest["files"]
-    except (ValueError, KeyError, TypeError):
+        schema, checksum, made = manifest["schema"], manifest["checksum"], _combined_checksum(manifest["files"])
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise DataError(f"{path}: not a manifest of a prepared dataset. Import it again.") from None
     if schema != SCHEMA:
         raise DataError(f"{path}: schema {schema!r}, this version reads {SCHEMA}. Import it again.")
-    if manifest["checksum"] != _combined_checksum(files):
+    if checksum != made:
         raise DataError(f"{path}: its checksum does not fit its list of files. Import it again.")
     return dict(manifest)
 

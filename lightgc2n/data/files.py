@@ -1,6 +1,7 @@
 """Results appear whole or not at all: write under a temporary name, then rename."""
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -25,12 +26,12 @@ def new_folder(path: Path, force: bool = False, *, marker: str) -> Iterator[Path
         marker: a file that every folder of this kind has; `force` never replaces a folder without it.
     """
     refuse_existing(path, force)
-    if path.exists() and not (path / marker).is_file() and not (path.is_dir() and not any(path.iterdir())):
-        raise OutputError(f"{path} was not made by this command (it has no {marker}), so --force leaves it alone.")
+    if path.exists() and not _is_ours(path, marker):
+        raise OutputError(f"{path} was not made by this command (no {marker} of ours), so --force leaves it alone.")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    temporary.chmod(0o777 & ~_umask())
     try:
+        temporary.chmod(0o777 & ~_umask())
         yield temporary
         _replace(temporary, path)
     finally:
@@ -60,11 +61,28 @@ def sha256(path: Path) -> str:
 def _replace(temporary: Path, path: Path) -> None:
     if path.exists():
         old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-        os.rename(path, old / "content")
-        os.rename(temporary, path)
-        shutil.rmtree(old, ignore_errors=True)
+        try:
+            os.rename(path, old / "content")
+            os.rename(temporary, path)
+        except BaseException:
+            if not path.exists():
+                os.rename(old / "content", path)
+            raise
+        finally:
+            shutil.rmtree(old, ignore_errors=True)
     else:
         os.rename(temporary, path)
+
+
+def _is_ours(path: Path, marker: str) -> bool:
+    """Whether a folder is empty, or holds a marker that says who made it."""
+    if path.is_dir() and not any(path.iterdir()):
+        return True
+    try:
+        made_by = json.loads((path / marker).read_text(encoding="utf-8"))["made_by"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return str(made_by).startswith("lightgc2n")
 
 
 def _umask() -> int:

@@ -19,6 +19,7 @@ from lightgc2n.data.dataset import MANIFEST, MICROSECONDS, Longs, write_dataset
 from lightgc2n.data.files import new_file, new_folder
 from lightgc2n.data.household_viewing import Viewing, watch
 from lightgc2n.data.household_world import DOMAINS, HouseholdConfig, People, World, build_world, draw_people
+from lightgc2n.errors import SettingError
 from lightgc2n.progress import step
 
 __all__ = ["HouseholdConfig", "Households", "generate", "generate_chunks"]
@@ -53,6 +54,10 @@ def generate(config: HouseholdConfig, seed: int, out: Path, force: bool = False)
     Args:
         out: a file ending in .csv or .csv.gz becomes an event table, anything else a prepared dataset.
     """
+    if out.suffix.lower() in (".parquet", ".jsonl", ".json", ".tsv", ".zst"):
+        raise SettingError(
+            f"--out {out}: a table is written as .csv or .csv.gz; a name without an ending is a dataset."
+        )
     world = build_world(config, seed)
     is_table = out.name.endswith((".csv", ".csv.gz"))
     return (_write_table if is_table else _write_folder)(config, seed, world, out, force)

@@ -1,5 +1,6 @@
 """From a log as others write it to a prepared dataset."""
 
+import signal
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from lightgc2n.config import unknown_name
 from lightgc2n.data.dataset import MANIFEST, Domain, write_dataset
 from lightgc2n.data.files import new_folder, refuse_existing, sha256
 from lightgc2n.data.reading.coder import Coder, Codes
@@ -21,6 +23,11 @@ from lightgc2n.data.reading.times import check_unit
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.progress import Step, say, step
 
+# Polars, once loaded, lets a read go on after Ctrl-C, and one that waits for a pipe would then never end.
+if hasattr(signal, "siginterrupt"):
+    signal.siginterrupt(signal.SIGINT, True)
+
+TIES = ("file", "random")
 MOST_DOMAINS = 255  # the number of a domain fits into one byte
 
 TABLE_FORMATS: dict[str, TableFormat] = {
@@ -40,7 +47,11 @@ class ImportOptions:
     name: str = ""
     columns: dict[str, str] = field(default_factory=dict)  # role -> column name
     header: Sequence[str] = ()  # column names of a table without a header
+    delimiter: str = ""  # of a CSV file, where it is not the one that its header shows
     time_unit: str = "auto"
+    ties: str = "file"  # events of an account with equal times: in the order of the file, or at random
+    seed: int = 0  # for ties at random
+    drop_duplicates: bool = False
     skip_bad: bool = False
 
 
@@ -73,6 +84,12 @@ def import_log(path: Path, out: Path, options: ImportOptions, force: bool = Fals
 
 def _check_options(options: ImportOptions, form: str) -> None:
     check_unit(options.time_unit)
+    if options.ties not in TIES:
+        raise SettingError(f"--ties: {unknown_name('order', options.ties, TIES)}")
+    if options.delimiter and (form != "csv" or len(options.delimiter) != 1):
+        raise SettingError(
+            f"--delimiter: expected one character for a CSV file, found {options.delimiter!r} for {form}."
+        )
     if form in LINES and (options.columns or options.header or options.time_unit != "auto"):
         raise SettingError(f"{form} have neither columns nor times. Leave out the options on them, or name a --format.")
 
@@ -105,6 +122,8 @@ def _read_events(source: Source, options: ImportOptions, rejects: Rejects, progr
         reader = ParquetReader(path, rejects, options.columns, options.time_unit)
     else:
         form = TABLE_FORMATS[source.format]
+        if source.format == "csv":
+            form = Separated(options.delimiter or source.delimiter, quoted=True)
         reader = TableReader(path, form, rejects, options.columns, options.time_unit, options.header)
     coders = {role: Coder() for role in ("account", "item", "domain", "member")}
     chunks: dict[str, list[npt.NDArray[Any]]] = {}
@@ -123,15 +142,33 @@ def _read_events(source: Source, options: ImportOptions, rejects: Rejects, progr
             f"found {len(names):,}. If it means something else, rename it in the log."
         )
     notes = ["columns: " + ", ".join(f"{role} from {name!r}" for role, name in reader.columns.items())]
-    notes.append(reader.times.describe() if reader.times else "no time column: events keep the order of the file")
-    return _logs_from_events(columns, coders) | {"notes": notes}
+    if reader.times:
+        first, last = (
+            str(np.datetime64(int(time), "us"))[:16] for time in (columns["time"].min(), columns["time"].max())
+        )
+        notes.append(f"{reader.times.describe()}: {first} to {last}")
+    else:
+        left = [name for name in reader.names if name not in reader.columns.values()]
+        unused = f" (columns not used: {', '.join(map(repr, left))}; --time-column names one)" if left else ""
+        notes.append(f"no time column: events keep the order of the file{unused}")
+    return _logs_from_events(columns, coders, options, notes) | {"notes": notes}
 
 
-def _logs_from_events(columns: dict[str, npt.NDArray[Any]], coders: dict[str, Coder]) -> dict[str, Any]:
-    order = _order(columns["account"], columns.get("time"))
+def _logs_from_events(
+    columns: dict[str, npt.NDArray[Any]], coders: dict[str, Coder], options: ImportOptions, notes: list[str]
+) -> dict[str, Any]:
+    order = _order(columns["account"], columns.get("time"), options)
     if order is not None:
-        for role in columns:
-            columns[role] = columns[role][order]
+        _take(columns, order)
+    if "time" in columns:
+        repeated = _duplicates(columns)
+        if repeated.any() and options.drop_duplicates:
+            _take(columns, ~repeated)
+            notes.append(f"{int(repeated.sum()):,} rows dropped that repeat the account, item and time of another")
+        elif repeated.any():
+            count = int(repeated.sum())
+            notes.append(f"{count:,} rows repeat the account, item and time of another (see --drop-duplicates)")
+        notes += _note_on_ties(columns, options)
     items, domains, events = _number_by_domain(columns.pop("item"), columns.pop("domain", None), coders)
     accounts = coders["account"].ids()
     counts = np.bincount(columns["account"], minlength=len(accounts))
@@ -149,16 +186,49 @@ def _logs_from_events(columns: dict[str, npt.NDArray[Any]], coders: dict[str, Co
     }
 
 
-def _order(account: Codes, time: npt.NDArray[np.int64] | None) -> npt.NDArray[Any] | None:
-    """The order by account, then time, then place in the file; None where the rows stand in it already."""
-    keys = {"account": account} if time is None else {"account": account, "time": time}
+def _take(columns: dict[str, npt.NDArray[Any]], rows: npt.NDArray[Any]) -> None:
+    for role in columns:
+        columns[role] = columns[role][rows]
+
+
+def _duplicates(columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
+    """Which rows repeat an earlier one of the same account, item and time; rows are in order of account and time."""
+    account, time = columns["account"], columns["time"]
+    same = (account[1:] == account[:-1]) & (time[1:] == time[:-1])
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    repeated = np.zeros(len(account), dtype=bool)
+    if len(tied):
+        moment = np.cumsum(np.append(True, ~same))[tied]  # one number for each pair of account and time
+        what = [moment, columns["item"][tied], *([columns["domain"][tied]] if "domain" in columns else [])]
+        order = np.lexsort(what[::-1])
+        again = np.all([np.diff(part[order]) == 0 for part in what], axis=0)
+        repeated[tied[order[1:][again]]] = True
+    return repeated
+
+
+def _note_on_ties(columns: dict[str, npt.NDArray[Any]], options: ImportOptions) -> list[str]:
+    """Says how many accounts end in events of equal time, whose order is then the file's, or chance."""
+    account, time = columns["account"], columns["time"]
+    last = np.flatnonzero(np.append(np.diff(account) != 0, True))
+    before = last[last > 0]
+    tied = int(((account[before] == account[before - 1]) & (time[before] == time[before - 1])).sum())
+    if not tied:
+        return []
+    order = "the order of the file" if options.ties == "file" else f"a random order (seed {options.seed})"
+    return [f"in {tied:,} of {len(last):,} accounts the last two events share one time; they stand in {order} (--ties)"]
+
+
+def _order(account: Codes, time: npt.NDArray[np.int64] | None, options: ImportOptions) -> npt.NDArray[Any] | None:
+    """The order by account, then time, then place in the file or chance; None where the rows stand in it already."""
+    if time is not None and options.ties == "random":
+        return np.lexsort((np.random.default_rng(options.seed).permutation(len(time)), time, account))
     step_account = np.diff(account)
     in_order = step_account >= 0
     if time is not None:
         in_order &= (step_account > 0) | (np.diff(time) >= 0)
     if in_order.all():
         return None
-    return pl.DataFrame(keys).select(pl.arg_sort_by(*keys, maintain_order=True)).to_series().to_numpy()
+    return np.lexsort((account,) if time is None else (time, account))
 
 
 def _number_by_domain(

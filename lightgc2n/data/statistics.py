@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lightgc2n import __version__
 from lightgc2n.data.dataset import MICROSECONDS, TEST_PART, TRAIN_PART, Dataset, Longs
 from lightgc2n.data.members import Members
 
@@ -24,6 +25,7 @@ def statistics(dataset: Dataset, members: Members | None = None) -> Numbers:
     domains = {name: column(data) for name, data in domain_views(dataset)}
     everything = column(_with_targets(dataset), order_known=not apart) if several else next(iter(domains.values()))
     return {
+        "made_by": f"lightgc2n {__version__}",
         "name": dataset.name,
         "kind": dataset.kind,
         "checksum": dataset.checksum,

@@ -26,6 +26,7 @@ from lightgc2n.progress import step
 
 RESULTS = "results.json"
 DEFAULT_CUTOFFS = (5, 10, 20)
+EXCLUDED = "items of the history are left out of the lists, so a target among them counts as a miss"
 SIZES = {"1-4": (1, 4), "5-9": (5, 9), "10-19": (10, 19), "20-49": (20, 49), "50+": (50, 2**31)}
 
 
@@ -60,9 +61,10 @@ def compare(
     for name in models:
         ranks[name], facts[name] = _run(name, split, (changes or {}).get(name, {}), exclude_seen, device)
     result = {
+        "made_by": f"lightgc2n {__version__}",
         "dataset": _dataset_facts(dataset),
         "split": asdict(split.config) | {"targets": split.train.targets},
-        "stamps": list(split.stamps),
+        "stamps": [*split.stamps, *([EXCLUDED] if exclude_seen else [])],
         "notes": list(split.notes),
         "counts": _counts(split),
         "cutoffs": list(cutoffs),

@@ -23,21 +23,27 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
     for name, facts in result["models"].items():
         metrics = facts["metrics"]
         low, high = metrics["all"][decisive]["low"], metrics["all"][decisive]["high"]
-        kinds = [_percent(metrics[kind][decisive]["value"]) if kind in metrics else "-" for kind in ("repeat", "new")]
-        chance = "best" if facts["paired"]["against"] == name else f"{facts['paired']['p']:.4f}"
-        values = [_percent(metrics["all"][metric]["value"]) for metric in shown]
+        kinds = [percent(metrics[kind][decisive]["value"]) if kind in metrics else "-" for kind in ("repeat", "new")]
+        p = "best" if facts["paired"]["against"] == name else chance(facts["paired"]["p"])
+        values = [percent(metrics["all"][metric]["value"]) for metric in shown]
         stored = f"{facts['parameters'] + facts['stored_numbers']:,}"
-        yield "| " + " | ".join([name, *values, f"{_percent(low)} to {_percent(high)}", *kinds, chance, stored]) + " |"
+        yield "| " + " | ".join([name, *values, f"{percent(low)} to {percent(high)}", *kinds, p, stored]) + " |"
     yield ""
     yield (
         f"{counts['test_queries']:,} targets of {counts['test_accounts']:,} accounts among {counts['items']:,} items; "
         f"{counts['test_repeat_targets']:,} repeat an item of the history, "
-        f"{counts['test_targets_unseen_in_training']:,} never occur in training. repeat, new: {decisive} on those targets. "
-        f"p: paired test on {decisive} against the best."
+        f"{counts['test_targets_unseen_in_training']:,} never occur in training. "
+        f"repeat, new: {decisive} on those targets. p: paired test on {decisive} against the best."
     )
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     yield f"Dataset checksum {result['dataset']['checksum'][:12]}, seed {result['seed']}; {versions}."
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """A share as a percentage with two decimals."""
     return f"{100 * share:.2f}"
+
+
+def chance(p: float) -> str:
+    """A p-value no finer than its 10,000 tosses can tell."""
+    return f"{p:.3f}" if p >= 0.001 else "< 0.001"

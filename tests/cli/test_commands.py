@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -116,6 +117,24 @@ def test_a_leaking_protocol_works_and_says_so(tmp_path: Path) -> None:
     assert "Leaks:" in done.stderr
     assert "TARGET IN INPUT" in done.stdout
     assert "random windows" in done.stdout
+
+
+def test_shares_of_a_split_can_be_set(households: Path) -> None:
+    words = ["compare", households, "--models", "recency", "--protocol", "cold-accounts", "--json"]
+    few, many = (json.loads(run(*words, *more).stdout) for more in ([], ["--set", "split.test_share=0.3"]))
+    assert (few["counts"]["test_queries"], many["counts"]["test_queries"]) == (6, 18)
+    refused = run(*words, "--set", "split.test_share=0.9")
+    assert (refused.returncode, "test_share must be at most 0.4" in refused.stderr) == (2, True)
+
+
+def test_a_stopped_command_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def stop(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("lightgc2n.data.households.build_world", stop)
+    done = run("generate", "--out", tmp_path / "out")
+    assert done.returncode == 130
+    assert "stopped; nothing half-written was left behind." in done.stderr
 
 
 def test_the_reader_may_go_away(households: Path) -> None:

@@ -383,3 +383,11 @@ def test_the_real_data_leaks_as_published(tmp_path):
     assert [found[f"{place}_repeats_before"].percent for place in ("target", "other")] == ["64.5 %", "5.6 %"]
     found = audited(imported("hvideo-logs/E.tsv"), protocol="last")
     assert (found.leaks, found["test_events"].of) == (False, 13_714)
+
+
+def test_targets_at_the_time_of_the_event_before_are_counted(tmp_path: Path) -> None:
+    times = np.array([1, 2, 2, 1, 2, 3]) * 1_000_000
+    dataset = written(tmp_path / "data", [(0, [0, 1, 2]), (1, [3, 4, 5])], times=times)
+    found = audit_split(dataset, split_dataset(dataset, SplitConfig()))
+    assert (found["tied_targets"].count, found["tied_targets"].of) == (1, 2)
+    assert not found.leaks

@@ -52,3 +52,13 @@ def test_every_example_comes_once_an_epoch(targets: str) -> None:
     batches = list(training_batches(train, rows_per_batch=1, order=np.random.default_rng(1)))
     assert sum(int(batch.counts.sum()) for batch in batches) == train.examples
     assert sorted(int(batch.account) for batch in batches) == [0, 1]
+
+
+def test_one_endless_log_does_not_widen_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = [(f"a{number}", "p q r") for number in range(6)]
+    data = dataset_of([*logs[:3], ("long", "p q " * 20), *logs[3:]])
+    queries = split_dataset(data, SplitConfig()).test
+    monkeypatch.setattr("lightgc2n.data.batches.PADDED_CELLS", 40)
+    parts = list(query_batches(queries, rows_per_batch=100))
+    assert [tuple(part.batch.history.shape) for part in parts] == [(3, 2), (1, 39), (3, 2)]
+    assert sum(len(part.target) for part in parts) == 7

@@ -170,7 +170,64 @@ def test_units_of_time_are_guessed_and_said(tmp_path: Path, unit: str, factor: i
     (tmp_path / "log.csv").write_text(f"user,item,ts\na,x,{1704110400 * factor}\n")
     manifest = import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions())
     assert logs_of(tmp_path / "out")["a"][0][2] == 1704110400 * SECOND
-    assert f"times read as numbers, {unit} since 1970" in manifest["notes"]
+    assert f"times read as numbers, {unit} since 1970: 2024-01-01T12:00 to 2024-01-01T12:00" in manifest["notes"]
+
+
+def test_dates_without_dashes_are_dates(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("user,item,date\na,x,20231124\na,y,20231125\n")
+    manifest = import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions())
+    assert logs_of(tmp_path / "out")["a"][0][2] == 1700784000 * SECOND
+    assert any("2023-11-24T00:00 to 2023-11-25T00:00" in note for note in manifest["notes"])
+
+
+TIED = "user,item,ts\n" + "".join(f"{user},{item},{100 if item < 4 else 200}\n" for user in "ab" for item in range(8))
+
+
+def test_equal_times_keep_the_order_of_the_file_and_this_is_said(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(TIED)
+    manifest = import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions())
+    assert [event[1] for event in logs_of(tmp_path / "out")["a"]] == [str(item) for item in range(8)]
+    assert any("in 2 of 2 accounts the last two events share one time" in note for note in manifest["notes"])
+
+
+def test_equal_times_in_a_random_order(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(TIED)
+    found = []
+    for number, seed in enumerate((1, 1, 2)):
+        import_log(tmp_path / "log.csv", tmp_path / f"{number}", ImportOptions(ties="random", seed=seed))
+        found.append([event[1] for event in logs_of(tmp_path / f"{number}")["a"]])
+    assert found[0] == found[1] != found[2]
+    assert sorted(found[0][:4]) == ["0", "1", "2", "3"]  # the earlier time stays first
+
+
+def test_duplicate_rows_are_counted_and_dropped_when_asked(tmp_path: Path) -> None:
+    rows = "a,x,5\na,y,5\na,x,5\na,x,6\nb,x,5\n"
+    (tmp_path / "log.csv").write_text("user,item,ts\n" + rows)
+    kept = import_log(tmp_path / "log.csv", tmp_path / "kept", ImportOptions())
+    dropped = import_log(tmp_path / "log.csv", tmp_path / "dropped", ImportOptions(drop_duplicates=True))
+    assert (kept["counts"]["events"], dropped["counts"]["events"]) == (5, 4)
+    assert any(note.startswith("1 rows repeat") for note in kept["notes"])
+    assert [event[1] for event in logs_of(tmp_path / "dropped")["a"]] == ["x", "y", "x"]
+
+
+@pytest.mark.parametrize("sign", [";", "|", "\t"])
+def test_other_delimiters_are_found_by_the_header(tmp_path: Path, sign: str) -> None:
+    (tmp_path / "log.csv").write_text("user,item,ts\na,x,5\n".replace(",", sign))
+    import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions())
+    assert logs_of(tmp_path / "out")["a"][0][1] == "x"
+
+
+def test_a_delimiter_can_be_told(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("Konto~Sendung\na~x\n")
+    told = ImportOptions(delimiter="~", columns={"account": "Konto", "item": "Sendung"})
+    import_log(tmp_path / "log.csv", tmp_path / "out", told)
+    assert logs_of(tmp_path / "out")["a"][0][1] == "x"
+
+
+def test_columns_that_are_not_used_are_named_when_there_is_no_time(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("user,item,when_watched\na,x,5\n")
+    manifest = import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions())
+    assert any("columns not used: 'when_watched'; --time-column names one" in note for note in manifest["notes"])
 
 
 IDS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=6)
@@ -252,7 +309,7 @@ def test_skip_bad_leaves_bad_rows_out_and_counts_them(tmp_path: Path) -> None:
     [
         ("log.csv", "user,item,domain\na,,v\n,x,l\n", r"log\.csv: expected events, found 2 bad rows only"),
         ("log.csv", "user,item\n", r"log\.csv: expected events, found none"),
-        ("log.csv", "", r"log\.csv: expected events, found none"),
+        ("log.csv", "", r"log\.csv: the file is empty"),
         ("log.jsonl", "", r"log\.jsonl: expected events, found none"),
         ("log.tsv", "", r"log\.tsv: the file is empty"),
     ],
@@ -359,7 +416,7 @@ def test_a_signal_leaves_nothing(tmp_path: Path, number: signal.Signals, sent: b
         writer.flush()
         assert len(list(tmp_path.glob(".out.*"))) == 1
         child.send_signal(number)
-        _, said = child.communicate(timeout=30)
+        _, said = child.communicate(timeout=60)
     assert child.returncode == 130
     assert "Traceback" not in said
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
@@ -406,6 +463,23 @@ def test_the_command(tmp_path: Path) -> None:
     assert logs_of(out) == LOGS  # what stood there still does
     assert run(source, out, "--force", "--skip-bad").returncode == 0
     assert (out / "rejected.tsv").is_file()
+
+
+def test_the_examples_of_the_documentation(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+    examples = [example.partition("```")[0] for example in text.split("```text\n")[1:]]
+    formats = {"csv": "a.csv", "recbole": "a.inter", "movietweetings": "a.dat", "jsonl": "a.jsonl", "logs": "a.tsv"}
+    formats |= {"mixed": "", "windows": "w.txt", "sessions": "s.txt"}
+    for (form, name), example in zip(formats.items(), examples, strict=True):
+        if form != "mixed":
+            (tmp_path / name).write_text(example, encoding="utf-8")
+            assert import_log(tmp_path / name, tmp_path / form, ImportOptions())["options"]["format"] == form
+            continue
+        (tmp_path / "two").mkdir()
+        for line in example.splitlines():
+            file, _, log = line.partition(" ")
+            (tmp_path / "two" / file).write_text(log.strip() + "\n")
+        assert import_log(tmp_path / "two", tmp_path / "mixed", ImportOptions())["counts"]["events"] == 2
 
 
 def test_what_polars_cannot_read_is_an_error_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,11 @@ def test_the_same_seed_gives_the_same_numbers() -> None:
     assert runs[0] == runs[1]
 
 
+def test_leaving_seen_items_out_is_stamped() -> None:
+    assert tiny().result["stamps"] == []
+    assert "items of the history are left out" in tiny(exclude_seen=True).result["stamps"][0]
+
+
 def test_senseless_cutoffs_are_refused() -> None:
     with pytest.raises(SettingError, match="--cutoffs"):
         tiny(cutoffs=[0])

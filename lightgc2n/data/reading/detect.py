@@ -16,6 +16,7 @@ SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json
 SUFFIXES |= {".pq": "parquet", ".inter": "recbole", ".tsv": "", ".txt": "", ".dat": ""}  # "": the first line tells
 NOT_A_LOG = ("movies.dat", "item_dict.txt", "user_dict.txt")
 SNIFFED_BYTES = 65_536
+DELIMITERS = (",", ";", "|", "\t")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Source:
     files: dict[str, Path]
     item_dictionary: Path | None = None
     account_dictionary: Path | None = None
+    delimiter: str = ","  # between the fields of a CSV file
     notes: list[str] = field(default_factory=list)
 
     def all_files(self) -> list[Path]:
@@ -47,7 +49,13 @@ def detect(path: Path, wanted: str = "auto") -> Source:
     if not path.is_file() and wanted in ("auto", "parquet"):
         raise DataError(f"{path}: a pipe is read only once, from its start. Name its format, any but parquet.")
     found = wanted if wanted != "auto" else _detect_file(path)
-    return Source(found, {"all": path})
+    return Source(found, {"all": path}, delimiter=_delimiter(path) if found == "csv" and path.is_file() else ",")
+
+
+def _delimiter(path: Path) -> str:
+    """What stands between the columns of the header; a comma unless another sign makes sense of it and a comma not."""
+    line = _first_line(path)
+    return next((sign for sign in DELIMITERS if _is_header([part.strip('"') for part in line.split(sign)])), ",")
 
 
 def _detect_folder(folder: Path, wanted: str) -> Source:

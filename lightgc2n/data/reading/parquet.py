@@ -23,6 +23,7 @@ class ParquetReader:
     rejects: Rejects
     told: Mapping[str, str]
     unit: str = "auto"
+    names: list[str] = field(default_factory=list)  # all columns of the table
     columns: dict[str, str] = field(default_factory=dict)
     times: TimeReader | None = None
 
@@ -39,7 +40,8 @@ class ParquetReader:
     def _frames(self) -> Iterator[pl.DataFrame]:
         table = pl.scan_parquet(self.path, glob=False)
         schema = table.collect_schema()
-        self.columns = find_columns(schema.names(), self.told, str(self.path))
+        self.names = schema.names()
+        self.columns = find_columns(self.names, self.told, str(self.path))
         if "time" in self.columns and schema[self.columns["time"]].is_temporal():
             self.unit = "us"
         for name in self.columns.values():

@@ -20,6 +20,10 @@ class BadRowError(Exception):
         self.column, self.reason = column, reason
 
 
+class StrayQuoteError(BadRowError):
+    """A quote stands where none should, so lines may have been joined that are rows of their own."""
+
+
 class Rejects:
     """Takes bad rows: writes them to `rejected.tsv` in a folder, or, without a folder, stops at the first one."""
 
@@ -31,7 +35,7 @@ class Rejects:
         if self._path is None:
             place = f"{path}:{line}" if unit == "line" else f"{path}: {unit} {line}"
             what = f"column {column}: {reason}" if column else reason
-            raise DataError(f"{place}: {what}. Mend it, or drop bad rows with --skip-bad.")
+            raise DataError(f"{place}: {what}. Mend it, or import with --skip-bad, which drops bad rows.")
         with self._path.open("a", encoding="utf-8") as file:
             if self.count == 0:
                 file.write("file\tline\tcolumn\treason\ttext\n")

@@ -18,7 +18,7 @@ import polars as pl
 
 from lightgc2n.data.reading.blocks import LONGEST_RECORD, Block, Record, read_blocks
 from lightgc2n.data.reading.columns import find_columns
-from lightgc2n.data.reading.rows import BadRowError, Rejects, id_problem, record_text, shown
+from lightgc2n.data.reading.rows import BadRowError, Rejects, StrayQuoteError, id_problem, record_text, shown
 from lightgc2n.data.reading.times import TimeReader, time_reader
 from lightgc2n.errors import DataError
 
@@ -83,9 +83,9 @@ class Separated:
         try:
             rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=self.separator, strict=True))
         except csv.Error as problem:
-            raise BadRowError("", f"expected fields separated by {self.separator!r}, found: {problem}") from None
+            raise StrayQuoteError("", f"expected fields separated by {self.separator!r}, found: {problem}") from None
         if len(rows) > 1:
-            raise BadRowError("", "expected one row, found a line break outside of quotes, or a stray quote")
+            raise StrayQuoteError("", "expected one row, found a line break outside of quotes, or a stray quote")
         return rows[0] if rows else [""]
 
 
@@ -131,6 +131,7 @@ class TableReader:
     told: Mapping[str, str]  # role -> column name, as far as the caller has named them
     unit: str = "auto"
     header: Sequence[str] = ()  # column names of a file without a header
+    names: list[str] = field(default_factory=list)  # all columns of the table
     columns: dict[str, str] = field(default_factory=dict)
     times: TimeReader | None = None
 
@@ -157,7 +158,7 @@ class TableReader:
                 names = self.form.names(record_text(first))
             except BadRowError as problem:
                 raise DataError(f"{where}: no header: {problem.reason}.") from None
-        self.columns = find_columns(names, self.told, where)
+        self.names, self.columns = names, find_columns(names, self.told, where)
         return names, block
 
     def _names_in_rows(self, block: Block) -> list[str]:
@@ -187,13 +188,21 @@ class TableReader:
         """The good rows of a block with bad ones; each bad one is handed to `rejects`."""
         rows: list[dict[str, Any]] = []
         bad: list[tuple[int, str, str, str]] = []
-        for record in block.records():
+        waiting = list(block.records())[::-1]
+        while waiting:
+            record = waiting.pop()
             try:
                 text = record_text(record)
                 if text:  # an empty line is no row
                     rows.append(self.form.row(text, names, self.columns) | {LINE: record.line, TEXT: text[:200]})
             except BadRowError as problem:
-                bad.append((record.line, problem.column, problem.reason, record.data[:200].decode("utf-8", "replace")))
+                first, _, rest = record.data.partition(b"\n")
+                if rest and isinstance(problem, StrayQuoteError):
+                    # Lines that a stray quote has joined may be good rows: each is tried by itself.
+                    waiting += list(Block(record.line + 1, rest + b"\n", block.quoted).records())[::-1]
+                    waiting.append(Record(record.line, first.removesuffix(b"\r")))
+                    continue
+                bad.append((record.line, problem.column, problem.reason, first[:200].decode("utf-8", "replace")))
         kinds = dict.fromkeys(self.columns.values(), pl.String) | {LINE: pl.Int64, TEXT: pl.String}
         frame = self._by_role(pl.DataFrame(rows, schema=kinds), keep=(LINE, TEXT))
         checked = self._check(frame)

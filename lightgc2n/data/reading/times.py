@@ -13,6 +13,7 @@ UNITS = ("auto", "iso", *MICROSECONDS_PER)
 # The years 1900 to 2262: wide enough for any log, narrow enough to catch a value in another unit.
 EARLIEST, LATEST = -2_208_988_800_000_000, 9_214_646_400_000_000
 ISO_FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+COMPACT_DATE = r"^(19|20|21)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"  # 20231124, also a second of the year 1970
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,10 @@ def time_reader(unit: str, sample: pl.Series) -> TimeReader:
     check_unit(unit)
     if unit != "auto":
         return TimeReader(unit)
-    numbers = sample.str.strip_chars().cast(pl.Float64, strict=False)
+    sample = sample.str.strip_chars()
+    if len(sample) and sample.str.contains(COMPACT_DATE).all():
+        return TimeReader("iso")
+    numbers = sample.cast(pl.Float64, strict=False)
     numbers = numbers.filter(numbers.is_finite())
     if len(numbers) * 2 < len(sample):
         return TimeReader("iso")
@@ -79,6 +83,7 @@ def time_reader(unit: str, sample: pl.Series) -> TimeReader:
 def _iso_microseconds(texts: pl.Series) -> pl.Series:
     """ISO 8601 and its usual relatives; every format is tried only on what the ones before left open."""
     dashed = texts.str.replace(r"^(\d+)/(\d+)/(\d+)", "$1-$2-$3").str.replace(r"^(\d+-\d+-\d+)T", "$1 ")
+    dashed = dashed.str.replace(r"^(\d{4})(\d\d)(\d\d)$", "$1-$2-$3")
     frame = pl.DataFrame({"text": dashed.str.replace(r"(?i)(z|\s*UTC)$", "")})
     read = pl.Series("time", [None] * len(texts), dtype=pl.Int64)
     for form in ISO_FORMATS:

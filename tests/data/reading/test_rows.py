@@ -9,7 +9,10 @@ from lightgc2n.errors import DataError
 
 
 def test_without_a_folder_the_first_bad_row_is_an_error() -> None:
-    with pytest.raises(DataError, match=r"^logs/a\.csv:7: column item: no good\. Mend it, or .* --skip-bad\.$"):
+    with pytest.raises(
+        DataError,
+        match=r"^logs/a\.csv:7: column item: no good\. Mend it, or import with --skip-bad, which drops bad rows\.$",
+    ):
         Rejects().add(Path("logs/a.csv"), 7, "item", "no good")
     with pytest.raises(DataError, match=r"^a\.parquet: row 7: no good\."):
         Rejects().add(Path("a.parquet"), 7, "", "no good", unit="row")

@@ -139,8 +139,17 @@ def test_a_tsv_has_no_quotes(tmp_path: Path) -> None:
 def test_a_stray_quote_loses_no_row_in_silence(tmp_path: Path) -> None:
     data = HEADER + b'u1,5" disk,1\nu2,i2,2\nu3,3" disk,3\nu4,i4,4\n'
     rows, listed = read_leniently(tmp_path, data, "csv")
-    assert rows == [("u4", "i4", 4_000_000)]
-    assert "log\t2\t\texpected one row, found a line break outside of quotes, or a stray quote\tu1,5" in listed
+    names = [("u1", '5" disk'), ("u2", "i2"), ("u3", '3" disk'), ("u4", "i4")]
+    assert rows == [(*name, (place + 1) * 1_000_000) for place, name in enumerate(names)]
+    assert listed == ""
+
+
+def test_a_quote_that_is_never_closed_costs_its_own_row_alone(tmp_path: Path) -> None:
+    data = HEADER + b'u1,i1,1\n"u2,i2,2\nu3,i3,3\n"u4",i4,4\nu5,i5,5\n'
+    rows, listed = read_leniently(tmp_path, data, "csv")
+    assert [row[0] for row in rows] == ["u1", "u3", "u4", "u5"]
+    assert listed.count("\n") == 2  # the header and one row
+    assert "log\t3\t\texpected" in listed
 
 
 def test_quotes_within_a_field_stay(tmp_path: Path) -> None:
