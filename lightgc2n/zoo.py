@@ -1,12 +1,14 @@
 """Every model by name; the only module that knows them all."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency
 from lightgc2n.baselines.floor import Floor
@@ -14,27 +16,42 @@ from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn
 from lightgc2n.config import read_settings, unknown_name
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import DataError, SettingError
+from lightgc2n.models.contract import Model
+from lightgc2n.models.lightgc2n import LightGC2NConfig
+from lightgc2n.models.variants import VARIANTS, build_variant, restore_variant
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A model of the zoo: its class, and the settings by which it differs from the class's defaults."""
+    """A model of the zoo: its settings, how it is made from training events and how from saved tensors."""
 
-    model: type[Floor]
+    settings: type[Any]
+    build: Callable[[Any, Training], Model]
+    restore: Callable[[Any, dict[str, Tensor]], Model]
     sees: frozenset[str]  # what the model can learn: favourites of all, tastes that items share, steps in their order
-    is_floor: bool = True
-    preset: Mapping[str, Any] = field(default_factory=dict)
+    is_floor: bool = False
+    preset: Mapping[str, Any] = field(default_factory=dict)  # settings that differ from the defaults of `settings`
+
+
+def _floor(model: type[Floor], *sees: str, **preset: Any) -> Entry:
+    return Entry(model.settings, model.build, model, frozenset(sees), is_floor=True, preset=preset)
+
+
+def _variant(name: str) -> Entry:
+    build, restore = partial(build_variant, name), partial(restore_variant, name)
+    return Entry(LightGC2NConfig, build, restore, frozenset({"tastes"}))
 
 
 ZOO: dict[str, Entry] = {
-    "popularity": Entry(Popularity, frozenset({"favourites"})),
-    "recency": Entry(Recency, frozenset({"tastes"})),
-    "markov": Entry(Markov, frozenset({"tastes", "steps"})),
-    "sequential-rules": Entry(Markov, frozenset({"tastes", "steps"}), preset={"reach": 10}),
-    "account-markov": Entry(AccountMarkov, frozenset({"tastes", "steps"})),
-    "markov-recency": Entry(MarkovRecency, frozenset({"tastes", "steps"})),
-    "item-knn": Entry(ItemKnn, frozenset({"tastes"})),
-    "session-knn": Entry(SessionKnn, frozenset({"tastes"})),
+    "popularity": _floor(Popularity, "favourites"),
+    "recency": _floor(Recency, "tastes"),
+    "markov": _floor(Markov, "tastes", "steps"),
+    "sequential-rules": _floor(Markov, "tastes", "steps", reach=10),
+    "account-markov": _floor(AccountMarkov, "tastes", "steps"),
+    "markov-recency": _floor(MarkovRecency, "tastes", "steps"),
+    "item-knn": _floor(ItemKnn, "tastes"),
+    "session-knn": _floor(SessionKnn, "tastes"),
+    **{name: _variant(name) for name in VARIANTS},
 }
 
 
@@ -44,10 +61,12 @@ def choose_models(wanted: str) -> list[str]:
         return list(ZOO)
     if wanted == "floors":
         return [name for name, entry in ZOO.items() if entry.is_floor]
-    names = list(dict.fromkeys(name.strip() for name in wanted.split(",")))
+    names: list[str] = []
+    for part in (part.strip() for part in wanted.split(",")):
+        names += choose_models(part) if part in ("all", "floors") else [part]
     for name in names:
         entry_of(name)
-    return names
+    return list(dict.fromkeys(names))
 
 
 def entry_of(name: str) -> Entry:
@@ -60,22 +79,15 @@ def entry_of(name: str) -> Entry:
 def model_config(name: str, changes: Mapping[str, Any] | None = None) -> Any:
     """The settings of a model, with some changed."""
     entry = entry_of(name)
-    return read_settings(entry.model.settings, {**entry.preset, **(changes or {})}, where=name)
+    return read_settings(entry.settings, {**entry.preset, **(changes or {})}, where=name)
 
 
-def refuse_unknown_tables(tables: Iterable[str], where: str) -> None:
-    """Settings for a model that does not exist are refused, not passed over."""
-    for table in tables:
-        if table not in ZOO:
-            raise SettingError(f"{where}: {unknown_name('model', table, ZOO)}")
-
-
-def build(name: str, train: Training, changes: Mapping[str, Any] | None = None) -> Floor:
+def build(name: str, train: Training, changes: Mapping[str, Any] | None = None) -> Model:
     """The model so called, made from training events."""
-    return entry_of(name).model.build(model_config(name, changes), train)
+    return entry_of(name).build(model_config(name, changes), train)
 
 
-def save(name: str, model: Floor, folder: Path) -> None:
+def save(name: str, model: Model, folder: Path) -> None:
     """Writes the model's settings and tensors to `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     description = {"model": name, "config": asdict(model.config)}
@@ -83,7 +95,7 @@ def save(name: str, model: Floor, folder: Path) -> None:
     save_file({key: value.contiguous() for key, value in model.state_dict().items()}, folder / "model.safetensors")
 
 
-def load(folder: Path) -> tuple[str, Floor]:
+def load(folder: Path) -> tuple[str, Model]:
     """The name and the model that `save` wrote."""
     try:
         description = json.loads((folder / "model.json").read_text(encoding="utf-8"))
@@ -91,5 +103,7 @@ def load(folder: Path) -> tuple[str, Floor]:
     except (OSError, ValueError, KeyError, TypeError):
         raise DataError(f"{folder}: holds no saved model (model.json, model.safetensors).") from None
     entry = entry_of(name)
-    config = read_settings(entry.model.settings, description["config"], where=str(folder / "model.json"))
-    return name, entry.model(config, load_file(folder / "model.safetensors"))
+    config = read_settings(entry.settings, description["config"], where=str(folder / "model.json"))
+    model = entry.restore(config, load_file(folder / "model.safetensors"))
+    model.eval()
+    return name, model

@@ -3,18 +3,18 @@
 Shapes: B batch, M items of the catalogue.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from lightgc2n.data.batches import Asked, Batch
+from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.layers.sparse import SparseRows
+from lightgc2n.models.contract import Model
 
 # Small enough to order only what the floor itself leaves equal, large enough to be exact in float64.
 POPULARITY_WEIGHT = 1e-6
@@ -25,11 +25,10 @@ class NoSettings:
     """A floor without settings."""
 
 
-class Floor(nn.Module):
+class Floor(Model):
     """A model without gradients. A subclass counts its tables in `count` and scores in `fill`."""
 
     settings: ClassVar[type[Any]] = NoSettings
-    scores_unseen_items: ClassVar[bool] = False  # whether a score for an item without training events means anything
     popularity: Float[Tensor, "M"]
 
     def __init__(self, config: Any, tables: dict[str, Tensor]) -> None:
@@ -53,18 +52,8 @@ class Floor(nn.Module):
         """The tables of this floor by name; a sparse one as its three parts, `name.offsets` and so on."""
         return {}
 
-    def start_epoch(self) -> None:
-        """Nothing to refresh: floors have no epochs."""
-
     def encode(self) -> None:
         """Nothing to compute ahead."""
-
-    def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
-        """Nothing to fit on validation events, unless a subclass has weights."""
-
-    def fitted(self) -> dict[str, float]:
-        """What `calibrate` has chosen, for reports."""
-        return {}
 
     @torch.no_grad()
     def scores(self, encoded: None, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:

@@ -7,9 +7,12 @@ from lightgc2n.cli.audit import audit
 from lightgc2n.cli.compare import compare
 from lightgc2n.cli.describe import describe
 from lightgc2n.cli.doctor import doctor
+from lightgc2n.cli.evaluate import evaluate
 from lightgc2n.cli.generate import generate
 from lightgc2n.cli.import_ import import_log
+from lightgc2n.cli.recommend import recommend
 from lightgc2n.cli.simulate import simulate
+from lightgc2n.cli.train import train
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "generate": generate,
@@ -17,6 +20,9 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "simulate": simulate,
     "describe": describe,
     "audit": audit,
+    "train": train,
+    "evaluate": evaluate,
     "compare": compare,
+    "recommend": recommend,
     "doctor": doctor,
 }

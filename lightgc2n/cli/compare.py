@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from lightgc2n.cli.inputs import open_split, warn_of_leaks
+from lightgc2n.cli.inputs import open_split, read_tables, warn_of_leaks
 from lightgc2n.cli.options import ConfigFile, DatasetFolder, Force, Json, Overrides, Seed
 from lightgc2n.cli.printing import print_json, print_table
 from lightgc2n.errors import SettingError
@@ -41,18 +41,18 @@ def compare(
 ) -> None:
     """Compare models on one dataset, with intervals and paired tests."""
     from lightgc2n import zoo
-    from lightgc2n.config import parse_overrides, read_toml
+    from lightgc2n.config import read_settings
     from lightgc2n.data.files import refuse_existing
     from lightgc2n.devices import choose_device
     from lightgc2n.experiments.compare import compare as run
     from lightgc2n.experiments.compare import write_comparison
+    from lightgc2n.training.loop import TrainingConfig
 
     if out is not None:
         refuse_existing(out, force)
     names = zoo.choose_models(models)
-    changes = {**(read_toml(config) if config else {}), **parse_overrides(set or [])}
-    shares = changes.pop("split", {})
-    zoo.refuse_unknown_tables(changes, where=str(config or "--set"))
+    changes = read_tables(config, set, known=[*zoo.ZOO, "split", "training"])
+    shares, training = changes.pop("split"), changes.pop("training")
     settings = {"protocol": protocol, "targets": targets, "target_in_input": target_in_input, "seed": seed}
     dataset, split = open_split(folder, domain, **settings, **shares)
     warn_of_leaks(dataset, split)
@@ -62,6 +62,7 @@ def compare(
         names,
         cutoffs=_cutoffs(cutoffs),
         changes=changes,
+        training=read_settings(TrainingConfig, {"seed": seed, **training}, where="training"),
         exclude_seen=exclude_seen,
         device=choose_device(device),
         seed=seed,

@@ -1,16 +1,16 @@
 """`lightgc2n generate`: a world of households from a seed."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from lightgc2n.cli.inputs import read_tables
 from lightgc2n.cli.options import ConfigFile, Force, Json, Overrides, Seed
 from lightgc2n.cli.printing import print_json
-from lightgc2n.config import parse_overrides, read_settings, read_toml, unknown_name
+from lightgc2n.config import read_settings
 from lightgc2n.data.households import HouseholdConfig
 from lightgc2n.data.households import generate as make
-from lightgc2n.errors import SettingError
 
 TABLE = "households"
 
@@ -30,13 +30,7 @@ def generate(
 
     Settings are in the table `households`, for example --set households.weeks=8; docs/households.md lists them.
     """
-    tables: dict[str, Any] = read_toml(config) if config else {}
-    for table, values in parse_overrides(set or []).items():
-        tables[table] = {**tables.get(table, {}), **values}
-    for table in tables:
-        if table != TABLE:
-            raise SettingError(f"{config or '--set'}: {unknown_name('table', table, [TABLE])}")
-    values = dict(tables.get(TABLE, {}))
+    values = read_tables(config, set, known=[TABLE])[TABLE]
     if accounts is not None:
         values["accounts"] = accounts
     made = make(read_settings(HouseholdConfig, values, where=TABLE), seed, out, force)

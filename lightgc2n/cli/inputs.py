@@ -1,5 +1,6 @@
 """What several commands open alike."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,23 @@ def open_split(folder: Path, domain: str | None, **settings: Any) -> "tuple[Data
     if domain:
         dataset = dataset.only(domain)
     return dataset, split_dataset(dataset, config)
+
+
+def read_tables(config: Path | None, overrides: list[str] | None, known: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The settings of a TOML file and of --set by table; every known table is there, an unknown one is refused."""
+    from lightgc2n.config import parse_overrides, read_toml, unknown_name
+    from lightgc2n.errors import SettingError
+
+    tables: dict[str, dict[str, Any]] = {name: {} for name in known}
+    for source, found in (
+        (str(config), read_toml(config) if config else {}),
+        ("--set", parse_overrides(overrides or [])),
+    ):
+        for table, values in found.items():
+            if table not in tables:
+                raise SettingError(f"{source}: {unknown_name('table', table, known)}")
+            tables[table] |= values
+    return tables
 
 
 def warn_of_leaks(dataset: "Dataset", split: "Split") -> None:

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from lightgc2n import __version__, zoo
 from lightgc2n.data.batches import Asked, query_batches
@@ -22,7 +20,10 @@ from lightgc2n.errors import SettingError
 from lightgc2n.evaluation.metrics import Floats, gains, interval, paired_p_values, resampled_means
 from lightgc2n.evaluation.ranks import rows_per_tile, target_ranks, targets_in_history
 from lightgc2n.experiments.markdown import comparison_markdown
+from lightgc2n.experiments.single import train_in_memory
 from lightgc2n.progress import step
+from lightgc2n.training.loop import TrainingConfig
+from lightgc2n.training.runs import versions
 
 RESULTS = "results.json"
 DEFAULT_CUTOFFS = (5, 10, 20)
@@ -46,6 +47,7 @@ def compare(
     *,
     cutoffs: Sequence[int] = DEFAULT_CUTOFFS,
     changes: Mapping[str, Mapping[str, Any]] | None = None,
+    training: TrainingConfig | None = None,
     exclude_seen: bool = False,
     device: str = "cpu",
     seed: int = 0,
@@ -59,7 +61,24 @@ def compare(
         raise SettingError(f"--cutoffs: expected whole numbers from 1, found {', '.join(map(str, cutoffs))}.")
     ranks, facts = {}, {}
     for name in models:
-        ranks[name], facts[name] = _run(name, split, (changes or {}).get(name, {}), exclude_seen, device)
+        changed = dict((changes or {}).get(name, {}))
+        ranks[name], facts[name] = _run(
+            name, split, changed, exclude_seen, device, training or TrainingConfig(seed=seed)
+        )
+    return measured(dataset, split, ranks, facts, cutoffs=cutoffs, exclude_seen=exclude_seen, seed=seed)
+
+
+def measured(
+    dataset: Dataset,
+    split: Split,
+    ranks: Mapping[str, Floats],
+    facts: Mapping[str, dict[str, Any]],
+    *,
+    cutoffs: Sequence[int] = DEFAULT_CUTOFFS,
+    exclude_seen: bool = False,
+    seed: int = 0,
+) -> Compared:
+    """What the ranks of one or several models say."""
     result = {
         "made_by": f"lightgc2n {__version__}",
         "dataset": _dataset_facts(dataset),
@@ -73,7 +92,7 @@ def compare(
         "seed": seed,
         "models": _tables(ranks, facts, split, cutoffs, seed),
     }
-    return Compared(result, ranks, split.test.owner.astype(np.int64))
+    return Compared(result, dict(ranks), split.test.owner.astype(np.int64))
 
 
 def write_comparison(compared: Compared, out: Path, force: bool = False) -> None:
@@ -92,23 +111,18 @@ def write_comparison(compared: Compared, out: Path, force: bool = False) -> None
             np.save(folder / "ranks" / f"{name}.npy", ranks, allow_pickle=False)
 
 
-def versions() -> dict[str, str]:
-    """What a result depends on besides data and settings."""
-    return {
-        "lightgc2n": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-    }
-
-
 def _run(
-    name: str, split: Split, changes: Mapping[str, Any], exclude_seen: bool, device: str
+    name: str, split: Split, changes: dict[str, Any], exclude_seen: bool, device: str, training: TrainingConfig
 ) -> tuple[Floats, dict[str, Any]]:
     started = time.perf_counter()
     domain = _whole_catalogue(split)
-    with step(f"{name} on {split.config.protocol}", total=len(split.test)) as progress:
+    trained = {}
+    if zoo.entry_of(name).is_floor:
         model = zoo.build(name, split.train, changes).to(device)
+    else:
+        model, ended = train_in_memory(name, split, changes, training, device)
+        trained = {"epochs": ended.epochs, "best_epoch": ended.best_epoch, "ended_by": ended.ended_by}
+    with step(f"{name} on {split.config.protocol}", total=len(split.test)) as progress:
         model.calibrate(lambda: _validation(split, domain, device))
         ranks = target_ranks(
             name,
@@ -120,14 +134,14 @@ def _run(
             device=device,
             progress=progress.advance,
         )
-    stored = sum(tensor.numel() for tensor in model.buffers())
-    trained = sum(tensor.numel() for tensor in model.parameters())
+    stored = sum(tensor.numel() for tensor in model.buffers()) if zoo.entry_of(name).is_floor else 0
     return ranks, {
         "settings": asdict(model.config),
         "fitted": model.fitted(),
-        "parameters": trained,
+        "parameters": sum(tensor.numel() for tensor in model.parameters()),
         "stored_numbers": stored,
         "seconds": round(time.perf_counter() - started, 2),
+        **trained,
     }
 
 

@@ -1,0 +1,34 @@
+"""`lightgc2n evaluate`: the test of a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lightgc2n.cli.compare import comparison_notes, comparison_tables
+from lightgc2n.cli.options import Json
+from lightgc2n.cli.printing import print_json, print_table
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run (made by train).")],
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Rank the test targets of a run with its best weights."""
+    from lightgc2n.devices import choose_device
+    from lightgc2n.experiments.compare import measured
+    from lightgc2n.experiments.single import evaluate_run
+
+    dataset, split, name, ranks, facts = evaluate_run(run, data, choose_device(device))
+    result = measured(dataset, split, {name: ranks}, {name: facts}).result
+    if json:
+        print_json(result)
+        return
+    for table in comparison_tables(result):
+        print_table(table)
+    for line in comparison_notes(result):
+        typer.echo(line)

@@ -1,0 +1,113 @@
+"""`lightgc2n recommend`: next items from a run."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from lightgc2n.cli.options import Force, Json
+from lightgc2n.cli.printing import print_json, print_table
+from lightgc2n.errors import SettingError
+from lightgc2n.progress import say
+
+if TYPE_CHECKING:
+    from lightgc2n.recommending.recommender import Recommendations
+
+
+def recommend(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run (made by train).")],
+    account: Annotated[
+        list[str] | None, typer.Option("--account", metavar="ID", help="An account; may be repeated.")
+    ] = None,
+    all_accounts: Annotated[bool, typer.Option("--all", help="Every account of the run's dataset.")] = False,
+    history: Annotated[
+        str | None,
+        typer.Option(metavar="ID,ID,...", help="Items, oldest first: of someone new, or in place of --account's own."),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", help="Length of a list.")] = 20,
+    exclude_seen: Annotated[bool, typer.Option("--exclude-seen", help="Leave items of the history out.")] = False,
+    allow: Annotated[
+        Path | None, typer.Option("--allow", metavar="FILE", help="The only items to list, one id a line.")
+    ] = None,
+    deny: Annotated[Path | None, typer.Option("--deny", metavar="FILE", help="Items to leave out, likewise.")] = None,
+    domain: Annotated[str | None, typer.Option(help="List items of this domain alone.")] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write there: .csv, .jsonl or .parquet.")
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Recommend next items for accounts, or for a history alone."""
+    _refuse_unclear(account or [], all_accounts, history, to_screen=out is None and not json)
+    from lightgc2n.devices import choose_device
+    from lightgc2n.recommending.recommender import load
+    from lightgc2n.recommending.writing import refuse_output, write_recommendations
+
+    if out is not None:
+        refuse_output(out, force)
+    recommender = load(run, data, choose_device(device))
+    wish: dict[str, Any] = {
+        "k": k,
+        "exclude_seen": exclude_seen,
+        "allow": recommender.read_items(allow) if allow else None,
+        "deny": recommender.read_items(deny) if deny else None,
+        "domain": domain,
+    }
+    if history is None:
+        lists = recommender.recommend_many(None if all_accounts else account, **wish)
+    else:
+        items = [item for item in history.split(",") if item]
+        lists = iter([recommender.recommend(account[0] if account else None, items, **wish)])
+    remarks: dict[str, list[str]] = {}
+    watched = _watched(lists, remarks)
+    if out is not None:
+        write_recommendations(out, watched, force)
+        typer.echo(f"written to {out}", err=json)
+    elif json:
+        print_json([_as_json(one) for one in watched])
+    else:
+        print_table(_table(watched))
+    for remark, names in remarks.items():
+        say(f"{names[0] if len(names) == 1 else f'{len(names):,} accounts'}: {remark}")
+
+
+def _refuse_unclear(account: list[str], all_accounts: bool, history: str | None, *, to_screen: bool) -> None:
+    if all_accounts and (account or history is not None):
+        raise SettingError("--all stands for every account with its own history: leave --account and --history out.")
+    if not (all_accounts or account or history is not None):
+        raise SettingError("nobody to recommend for. Give --account ID, --all or --history ID,ID,...")
+    if history is not None and len(account) > 1:
+        raise SettingError("--history belongs to one account: give --account once.")
+    if all_accounts and to_screen:
+        raise SettingError("--all makes long lists: give --out FILE (.csv, .jsonl or .parquet), or --json.")
+
+
+def _watched(lists: "Iterable[Recommendations]", remarks: dict[str, list[str]]) -> "Iterator[Recommendations]":
+    """The lists as they pass, with what is to be said of them collected by remark."""
+    for one in lists:
+        for note in one.notes:
+            remarks.setdefault(note, []).append(one.account_id or "someone new")
+        yield one
+
+
+def _as_json(one: "Recommendations") -> dict[str, Any]:
+    items = [found._asdict() for found in one]
+    return {"account_id": one.account_id, "fallback": one.fallback, "notes": list(one.notes), "items": items}
+
+
+def _table(lists: "Iterable[Recommendations]") -> Table:
+    table = Table()
+    for heading in ("account", "rank", "item", "score"):
+        table.add_column(heading, justify="right" if heading in ("rank", "score") else "left")
+    for one in lists:
+        for item_id, score, rank in one:
+            table.add_row(escape(one.account_id or "-"), str(rank), escape(item_id), f"{score:.4f}")
+        table.add_section()
+    return table

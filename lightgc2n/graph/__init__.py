@@ -1,0 +1,1 @@
+"""Training sequences become a sparse graph of accounts and items."""

@@ -1,0 +1,87 @@
+"""The sequential graph (Eq. 2), built from training sequences alone.
+
+Edges are unique: an account holds an item, or an item follows another, however often it happens. A row receives, a
+column sends: an item receives from the item before it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lightgc2n.data.splits import Training
+
+Longs = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Edges:
+    """A sparse matrix by rows: row r holds the columns offsets[r] to offsets[r + 1], each with a weight."""
+
+    offsets: Longs
+    columns: Longs
+    weights: Floats
+    width: int
+
+    def transposed(self) -> "Edges":
+        """The same edges seen from the other side."""
+        rows = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        order = np.lexsort((rows, self.columns))
+        offsets = np.searchsorted(self.columns[order], np.arange(self.width + 1))
+        return Edges(offsets, rows[order], self.weights[order], len(self.offsets) - 1)
+
+
+@dataclass(frozen=True)
+class SequentialGraph:
+    """The blocks of M, normalised by degree: who holds what, and what follows what."""
+
+    items_of_account: Edges  # M_I transposed: accounts receive from their items
+    accounts_of_item: Edges  # M_I: items receive from the accounts that hold them
+    items_before_item: Edges  # M_S: an item receives from its predecessors
+
+    @property
+    def accounts(self) -> int:
+        return len(self.items_of_account.offsets) - 1
+
+    def arrays(self) -> dict[str, Longs]:
+        """All that the graph is made of, for saving."""
+        held, follows = self.items_of_account, self.items_before_item
+        return {
+            "held_offsets": held.offsets,
+            "held_items": held.columns,
+            "step_offsets": follows.offsets,
+            "step_items": follows.columns,
+        }
+
+    @property
+    def items(self) -> int:
+        return self.items_of_account.width
+
+
+def build_graph(train: Training) -> SequentialGraph:
+    """The graph of the training sequences, targets of training included and nothing else."""
+    owner = np.repeat(train.sequence_accounts.astype(np.int64), np.diff(train.offsets))
+    before, after = train.steps
+    held = _edges(owner, train.events, train.accounts, train.items)  # Eq. 2, M_I
+    follows = _edges(after, before, train.items, train.items)  # Eq. 2, M_S
+    return SequentialGraph(held, held.transposed(), follows)
+
+
+def graph_from(arrays: Mapping[str, Longs]) -> SequentialGraph:
+    """The graph that `SequentialGraph.arrays` describes."""
+    items = len(arrays["step_offsets"]) - 1
+    held = _weighted(arrays["held_offsets"], arrays["held_items"], items)
+    return SequentialGraph(held, held.transposed(), _weighted(arrays["step_offsets"], arrays["step_items"], items))
+
+
+def _edges(rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer], height: int, width: int) -> Edges:
+    """Unique edges, weighted 1 / sqrt(degree of row x degree of column): the "Laplace matrix" of Algorithm 1."""
+    keys = np.unique(rows.astype(np.int64) * width + columns)
+    return _weighted(np.searchsorted(keys // width, np.arange(height + 1)), keys % width, width)
+
+
+def _weighted(offsets: Longs, columns: Longs, width: int) -> Edges:
+    degrees = np.repeat(np.diff(offsets), np.diff(offsets)) * np.bincount(columns, minlength=width)[columns]
+    return Edges(offsets, columns, (1 / np.sqrt(degrees)).astype(np.float32), width)

@@ -1,0 +1,57 @@
+"""Cross-entropy over a linear map to very many classes, without ever keeping the table of logits.
+
+Shapes: I questions, J classes, D width. The loss is a weighted sum, so the gradient of a logit is known as soon as its
+row is: it is used up block of rows by block of rows, while the block is still in fast memory.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+BLOCK_BYTES = {"cpu": 2 * 2**20, "cuda": 256 * 2**20}
+
+
+def linear_cross_entropy(
+    questions: Float[Tensor, "I D"],
+    classes: Float[Tensor, "J D"],
+    target: Int[Tensor, "I"],
+    weights: Float[Tensor, "I"],
+    bias: Float[Tensor, "J"] | None = None,
+) -> Float[Tensor, ""]:
+    """Σ_i weights_i · (log Σ_j exp(q_i·c_j + b_j) - (q_i·c_target + b_target))."""
+    return _LinearCrossEntropy.apply(questions, classes, target, weights, bias)  # type: ignore[no-untyped-call]
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, questions: Tensor, classes: Tensor, target: Tensor, weights: Tensor, bias: Tensor | None
+    ) -> Tensor:
+        rows = max(1, BLOCK_BYTES[questions.device.type] // (4 * max(1, len(classes))))
+        loss = questions.new_zeros(())
+        to_questions, to_classes = torch.empty_like(questions), torch.zeros_like(classes)
+        to_bias = torch.zeros_like(bias) if bias is not None else None
+        for first in range(0, len(questions), rows):
+            part = slice(first, first + rows)
+            asked, right, weight = questions[part], target[part, None], weights[part, None]
+            logits = asked @ classes.T if bias is None else torch.addmm(bias, asked, classes.T)
+            own = logits.gather(1, right)
+            highest = logits.amax(dim=1, keepdim=True)
+            shares = logits.sub_(highest).exp_()
+            total = shares.sum(dim=1, keepdim=True)
+            loss += (weight * (total.log() + highest - own)).sum()
+            shares.mul_(weight / total).scatter_add_(1, right, -weight)  # now the gradient of each logit
+            torch.mm(shares, classes, out=to_questions[part])
+            to_classes.addmm_(shares.T, asked)
+            if to_bias is not None:
+                to_bias += shares.sum(dim=0)
+        ctx.save_for_backward(to_questions, to_classes, to_bias)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        to_questions, to_classes, to_bias = ctx.saved_tensors
+        scale = gradients[0]
+        return to_questions * scale, to_classes * scale, None, None, to_bias * scale if to_bias is not None else None

@@ -1,0 +1,1 @@
+"""LightGC²N as the paper writes it, and its six ablations."""

@@ -1,0 +1,44 @@
+"""What every model of the zoo can do; the training loop, evaluation and commands know nothing else of it."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lightgc2n.data.batches import Asked, Batch, TrainingBatch
+from lightgc2n.data.dataset import Domain
+
+
+class Model(nn.Module):
+    """A floor or a trained model."""
+
+    config: Any
+    scores_unseen_items: ClassVar[bool] = False  # whether a score for an item without training events means anything
+
+    def start_epoch(self, epoch: int) -> None:
+        """Refreshes what is computed once an epoch."""
+
+    @abstractmethod
+    def encode(self) -> Any:
+        """All that does not depend on the batch, once a step and once an evaluation."""
+
+    def losses(self, encoded: Any, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
+        """The terms of the loss by name, which the loop adds; none for a model that is not trained."""
+        return {}
+
+    @abstractmethod
+    def scores(self, encoded: Any, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        """A score for each item of the domain."""
+
+    def fold_in_scores(self, encoded: Any, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        """Scores by the history alone, where a model would otherwise use what training knows of the account."""
+        return self.scores(encoded, batch, domain)
+
+    def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
+        """Fits on validation events what is fitted there."""
+
+    def fitted(self) -> dict[str, float]:
+        """What `calibrate` has chosen, for reports."""
+        return {}

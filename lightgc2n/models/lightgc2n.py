@@ -1,0 +1,156 @@
+"""LightGC²N (Zhang et al., AAAI 2025): capsules on the account-item graph, then subspace alignment.
+
+Shapes: B batch, T history, M items, N accounts, A latent users, D capsule width, W embedding width.
+The equations are those of the paper; `docs/equations.md` says where each is computed, tested, and how it was read.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+
+from lightgc2n.config import setting
+from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.dataset import Domain
+from lightgc2n.graph.sequential import SequentialGraph
+from lightgc2n.layers.convolution import (
+    CapsuleConvolution,
+    GraphNeighbours,
+    Neighbourhood,
+    NoConvolution,
+    PlainConvolution,
+)
+from lightgc2n.layers.crossentropy import linear_cross_entropy
+from lightgc2n.layers.history import distinct_history, running_sums
+from lightgc2n.layers.subspaces import NoAlignment, SubspaceAlignment, contrast
+from lightgc2n.models.contract import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LightGC2NConfig:
+    """The paper's values; its symbol stands in brackets."""
+
+    latent_users: int = setting(3, at_least=1, at_most=16, help="People assumed behind one account [α].")
+    embedding_width: int = setting(16, at_least=1, help="Width of the embeddings at layer 0 [d1].")
+    capsule_width: int = setting(16, at_least=1, help="Width of the capsules [d2].")
+    layers: int = setting(2, at_least=1, at_most=8, help="Graph convolutions [L].")
+    routing_steps: int = setting(3, at_least=1, at_most=10, help="Iterations of the dynamic routing [θ].")
+    smoothing: float = setting(1e-4, at_least=1e-12, help="Smoothness of the subspace affinities [λ].")
+    temperature: float = setting(0.8, at_least=0.01, help="Temperature of the contrast [β].")
+    contrast_weight: float = setting(0.8, at_least=0.0, help="Weight of the contrast in the loss [γ].")
+    dropout: float = setting(0.1, at_least=0.0, at_most=0.95, help="Share of features dropped in training.")
+    negatives: str = setting("all", choices=("batch", "all"), help="Items that Eq. 17 tells apart.")
+    pooling: str = setting("mean", choices=("sum", "mean"), help="How the rows of a sequence become one vector.")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """All that does not depend on the batch: item capsules of every layer, their sum, and the rows of sequences."""
+
+    layers: list[Float[Tensor, "M D"]]
+    items: Float[Tensor, "M D"]
+    refined: Float[Tensor, "M D"]
+    rows: Float[Tensor, "M D"]
+
+
+class LightGC2N(Model):
+    """The model; an ablation is the same class with another part put in."""
+
+    def __init__(self, config: LightGC2NConfig, graph: SequentialGraph, parts: "Parts") -> None:
+        super().__init__()
+        self.config = config
+        self.graph = GraphNeighbours(graph)
+        self.item_embeddings = nn.Parameter(torch.empty(graph.items, config.embedding_width))
+        self.account_embeddings = nn.Parameter(torch.empty(graph.accounts, config.embedding_width))
+        self.convolution, self.alignment = parts.convolution, parts.alignment
+        self.head = nn.Linear(2 * config.capsule_width, graph.items)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+
+    @torch.no_grad()
+    def start_epoch(self, epoch: int) -> None:
+        """Bases come from the items of the first epoch: those of an untrained model would be clusters of noise."""
+        if epoch == 1:
+            layers = self.convolution.items(self.item_embeddings, self.account_embeddings)
+            self.alignment.start_from(torch.stack(layers).sum(dim=0))
+
+    def encode(self) -> Encoded:
+        layers = self.convolution.items(self._dropped(self.item_embeddings), self.account_embeddings)  # Eq. 3 to 10
+        items = torch.stack(layers).sum(dim=0)  # Eq. 11
+        refined = self.alignment.refined(items)  # Eq. 15, 16
+        return Encoded(layers, items, refined, self.alignment(items, refined))  # Eq. 19
+
+    def losses(self, encoded: Encoded, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
+        """The two terms of Eq. 22, each a mean, so that their weight means something."""
+        sequences = running_sums(encoded.rows, batch.log, self.config.pooling)[batch.counts]  # Eq. 14
+        accounts = self._accounts(encoded, batch.account)
+        row = torch.nonzero(batch.counts, as_tuple=True)[0]
+        features, target = self._features(sequences, accounts[row]), batch.next_item[batch.counts]
+        even = torch.full_like(features[:, 0], 1 / max(1, len(target)))
+        next_item = linear_cross_entropy(features, self.head.weight, target, even, self.head.bias)  # Eq. 20, 21
+        return {
+            "next_item": next_item,
+            "contrast": self.config.contrast_weight * self._contrast(encoded, batch),
+        }  # Eq. 22
+
+    @torch.no_grad()
+    def scores(self, encoded: Encoded, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        """A score for each item of the domain: f(S, A) of Eq. 1; without any history the account alone decides."""
+        known = batch.account >= 0
+        near = self.graph(batch.account.clamp(min=0), self.account_embeddings)
+        accounts = self.convolution.accounts(near, encoded.layers)
+        if not bool(known.all()):
+            folded = self.convolution.accounts(self.from_history(batch), encoded.layers)
+            accounts = torch.where(known[:, None], accounts, folded)
+        return self._logits(self._sequence(encoded, batch), accounts)[:, domain.start : domain.stop]
+
+    @torch.no_grad()
+    def fold_in_scores(self, encoded: Encoded, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        """Scores where the history, not the training graph, says what an account holds: for newer or edited logs."""
+        accounts = self.convolution.accounts(self.from_history(batch), encoded.layers)
+        return self._logits(self._sequence(encoded, batch), accounts)[:, domain.start : domain.stop]
+
+    def from_history(self, batch: Batch) -> Neighbourhood:
+        """The neighbourhood that a history alone gives: a new account starts from the mean of those in training."""
+        items, known = distinct_history(batch)
+        start = torch.where(
+            (batch.account >= 0)[:, None],
+            self.account_embeddings[batch.account.clamp(min=0)],
+            self.account_embeddings[self.graph.held_offsets.diff() > 0].mean(dim=0),
+        )
+        return Neighbourhood(start, items, known)
+
+    def _sequence(self, encoded: Encoded, batch: Batch) -> Float[Tensor, "B D"]:
+        sums = running_sums(encoded.rows, batch.history, self.config.pooling)  # Eq. 14
+        row = torch.arange(len(batch.length), device=batch.length.device)
+        return sums[row, (batch.length - 1).clamp(min=0)] * (batch.length > 0)[:, None]
+
+    def _accounts(self, encoded: Encoded, account: Int[Tensor, "B"]) -> Float[Tensor, "B D"]:
+        return self.convolution.accounts(self.graph(account, self.account_embeddings), encoded.layers)
+
+    def _features(self, sequence: Float[Tensor, "B D"], account: Float[Tensor, "B D"]) -> Float[Tensor, "B 2*D"]:
+        return self._dropped(torch.cat([sequence, account], dim=-1))
+
+    def _logits(self, sequence: Float[Tensor, "B D"], account: Float[Tensor, "B D"]) -> Float[Tensor, "B M"]:
+        return self.head(self._features(sequence, account))  # Eq. 20, before the softmax
+
+    def _contrast(self, encoded: Encoded, batch: TrainingBatch) -> Float[Tensor, ""]:
+        """Eq. 18 as a mean over the events of the batch: every distinct item once, weighted by its count."""
+        item, count = torch.unique(batch.log[batch.seen], return_counts=True)
+        refined = encoded.refined if self.config.negatives == "all" else encoded.refined[item]
+        same = item if self.config.negatives == "all" else torch.arange(len(item), device=item.device)
+        return contrast(refined, encoded.items[item], same, self.config.temperature, count / count.sum())  # Eq. 17, 18
+
+    def _dropped(self, vectors: Tensor) -> Tensor:
+        return dropout(vectors, self.config.dropout, self.training)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What an ablation may change."""
+
+    convolution: CapsuleConvolution | PlainConvolution | NoConvolution
+    alignment: SubspaceAlignment | NoAlignment

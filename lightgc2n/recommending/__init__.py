@@ -1,0 +1,1 @@
+"""Next items for an account or for a history alone, from a trained run."""

@@ -1,0 +1,156 @@
+"""The training loop: it adds the terms of a model's loss and never asks which model it trains."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import Adam
+
+from lightgc2n.config import setting
+from lightgc2n.data.batches import TrainingBatch, training_batches
+from lightgc2n.data.splits import Split
+from lightgc2n.errors import ScoreError
+from lightgc2n.models.contract import Model
+from lightgc2n.progress import step
+from lightgc2n.training.checkpoints import Progress, load_checkpoint, restore_optimizer, save_checkpoint
+
+BEST, LAST, METRICS = "best.safetensors", "last.safetensors", "metrics.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingConfig:
+    """The paper's values, and what it leaves open."""
+
+    epochs: int = setting(200, at_least=1, help="Most epochs.")
+    batch_size: int = setting(256, at_least=1, help="Sequences in one step.")
+    learning_rate: float = setting(0.005, at_least=0.0, help="Of Adam.")
+    weight_decay: float = setting(0.0, at_least=0.0, help="Of Adam.")
+    clip: float = setting(5.0, at_least=0.0, help="Longest gradient; 0 leaves it as it is.")
+    patience: int = setting(10, at_least=1, help="Evaluations without a better validation value before it ends.")
+    evaluate_every: int = setting(1, at_least=1, help="Epochs between evaluations.")
+    seed: int = setting(0, at_least=0, help="Weights, order of sequences and dropout follow from it.")
+
+
+def train(
+    model: Model,
+    split: Split,
+    config: TrainingConfig,
+    evaluate: Callable[[Model], float],
+    folder: Path | None = None,
+    device: str = "cpu",
+) -> Progress:
+    """Trains until patience or budget ends it, and leaves the best weights in the model.
+
+    Args:
+        evaluate: the validation metric, higher is better; test events never choose anything.
+        folder: where checkpoints and metrics go; a run that is there already goes on.
+    """
+    model.to(device)
+    optimizer = Adam(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    progress = _resume(model, optimizer, folder)
+    best = _weights(model) if folder is None else None
+    while not progress.ended_by:
+        epoch = progress.epochs
+        started = time.perf_counter()
+        losses = _epoch(model, optimizer, split, config, epoch, device)
+        progress.epochs += 1
+        progress.seconds += time.perf_counter() - started
+        row: dict[str, Any] = {"epoch": epoch, **losses, "seconds": time.perf_counter() - started}
+        if progress.epochs % config.evaluate_every == 0 or progress.epochs == config.epochs:
+            model.eval()
+            row["validation"] = evaluate(model)
+            if row["validation"] > progress.best_value:
+                progress.best_value, progress.best_epoch = row["validation"], epoch
+                best = _keep_best(model, progress, folder)
+        progress.ended_by = _end(progress, config)
+        _write(model, optimizer, progress, row, folder)
+    model.load_state_dict(best if best is not None else load_checkpoint(_path(folder, BEST))[0])
+    model.eval()
+    return progress
+
+
+def _epoch(
+    model: Model, optimizer: Adam, split: Split, config: TrainingConfig, epoch: int, device: str
+) -> dict[str, float]:
+    """One pass over the training sequences; everything random in it follows from the seed and the epoch."""
+    torch.manual_seed(config.seed * 1_000_003 + epoch)
+    model.train()
+    model.start_epoch(epoch)
+    order = np.random.default_rng([config.seed, epoch])
+    steps = -(-split.train.sequences // config.batch_size)
+    totals: dict[str, Tensor] = {}
+    count = 0
+    with step(f"epoch {epoch}", total=steps) as shown:
+        for batch in training_batches(split.train, config.batch_size, order, device):
+            terms = _step(model, optimizer, batch, config.clip)
+            for name, term in terms.items():
+                totals[name] = totals.get(name, torch.zeros((), device=device)) + term
+            count += 1
+            shown.advance()
+    means = {name: float(total) / max(count, 1) for name, total in totals.items()}
+    for name, mean in means.items():
+        if not np.isfinite(mean):
+            raise ScoreError(f"epoch {epoch}: the loss {name} is {mean}. Choose a smaller learning rate.")
+    return means
+
+
+def _step(model: Model, optimizer: Adam, batch: TrainingBatch, clip: float) -> dict[str, Tensor]:
+    terms = model.losses(model.encode(), batch)
+    optimizer.zero_grad(set_to_none=True)
+    torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+    if clip:
+        clip_grad_norm_(model.parameters(), clip)
+    optimizer.step()
+    return {name: term.detach() for name, term in terms.items()}
+
+
+def _end(progress: Progress, config: TrainingConfig) -> str:
+    if progress.epochs - 1 - progress.best_epoch >= config.patience * config.evaluate_every:
+        return "patience"
+    return "budget" if progress.epochs >= config.epochs else ""
+
+
+def _weights(model: Model) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def _keep_best(model: Model, progress: Progress, folder: Path | None) -> dict[str, Tensor] | None:
+    if folder is None:
+        return _weights(model)
+    save_checkpoint(folder / BEST, model, None, progress)
+    return None
+
+
+def _write(model: Model, optimizer: Adam, progress: Progress, row: dict[str, Any], folder: Path | None) -> None:
+    """The metrics first, the checkpoint last: a row without its checkpoint is dropped when the run goes on."""
+    if folder is None:
+        return
+    with (folder / METRICS).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+    save_checkpoint(folder / LAST, model, optimizer, progress)
+
+
+def _resume(model: Model, optimizer: Adam, folder: Path | None) -> Progress:
+    if folder is None or not (folder / LAST).is_file():
+        if folder is not None:
+            (folder / METRICS).unlink(missing_ok=True)
+        return Progress()
+    tensors, moments, progress = load_checkpoint(folder / LAST)
+    model.load_state_dict(tensors)
+    restore_optimizer(model, optimizer, moments)
+    rows = (folder / METRICS).read_text(encoding="utf-8").splitlines()
+    kept = [row for row in rows if row.endswith("}") and json.loads(row)["epoch"] < progress.epochs]
+    (folder / METRICS).write_text("".join(f"{row}\n" for row in kept), encoding="utf-8")
+    return progress
+
+
+def _path(folder: Path | None, name: str) -> Path:
+    assert folder is not None
+    return folder / name

@@ -1,0 +1,53 @@
+"""Cross-entropy without a table of logits says what the table says."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import cross_entropy
+from torch.testing import assert_close
+
+from lightgc2n.layers import crossentropy
+from lightgc2n.layers.crossentropy import linear_cross_entropy
+
+
+def test_by_hand() -> None:
+    # logits 0 and log 3 for the one question, whose target is the second class: its share is 3 / 4
+    questions, classes = torch.tensor([[1.0]]), torch.tensor([[0.0], [torch.tensor(3.0).log()]])
+    found = linear_cross_entropy(questions, classes, torch.tensor([1]), torch.tensor([2.0]))
+    assert_close(found, 2 * torch.tensor(4 / 3).log())
+
+
+@settings(max_examples=25)
+@given(
+    questions=st.integers(1, 9),
+    classes=st.integers(1, 7),
+    seed=st.integers(0, 99),
+    biased=st.booleans(),
+    block=st.integers(1, 99),
+)
+def test_losses_and_gradients_are_those_of_the_table(
+    questions: int, classes: int, seed: int, biased: bool, block: int
+) -> None:
+    torch.manual_seed(seed)
+    given_ = [torch.randn(questions, 3, requires_grad=True), torch.randn(classes, 3, requires_grad=True)]
+    given_ += [torch.randn(classes, requires_grad=True)] if biased else []
+    target, weights = torch.randint(classes, (questions,)), torch.rand(questions)
+    bias = given_[2] if biased else None
+    logits = given_[0] @ given_[1].T + (given_[2] if biased else 0)
+    wanted = 3 * (cross_entropy(logits, target, reduction="none") * weights).sum()
+    expected = torch.autograd.grad(wanted, given_)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(crossentropy.BLOCK_BYTES, "cpu", block)  # blocks of one row and of many
+        found = 3 * linear_cross_entropy(given_[0], given_[1], target, weights, bias)
+    assert_close(found, wanted)
+    for one, other in zip(torch.autograd.grad(found, given_), expected, strict=True):
+        assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_huge_logits_stay_finite() -> None:
+    questions = torch.tensor([[1e4]], requires_grad=True)
+    loss = linear_cross_entropy(questions, torch.tensor([[1.0], [-1.0]]), torch.tensor([1]), torch.ones(1))
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(questions.grad).all()

@@ -1,0 +1,234 @@
+"""Lists from a trained run: the three ways to ask, what may be listed, and what is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import lightgc2n
+from lightgc2n.data.batches import Batch
+from lightgc2n.data.dataset import Domain
+from lightgc2n.data.households import HouseholdConfig, generate
+from lightgc2n.data.splits import SplitConfig, split_dataset
+from lightgc2n.errors import DataError, ScoreError, SettingError
+from lightgc2n.experiments.single import train_run
+from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.training.loop import TrainingConfig
+from lightgc2n.training.runs import RunPlan
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    generate(HouseholdConfig(accounts=60), seed=3, out=folder / "data")
+    plan = RunPlan(folder / "data", "lightgc2n", training=TrainingConfig(epochs=2, batch_size=32))
+    train_run(plan, folder / "run")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recommender(world: Path) -> Recommender:
+    return load(world / "run")
+
+
+def log_of(recommender: Recommender, account: str) -> list[str]:
+    """The whole log of an account, found the slow way."""
+    data, index = recommender.dataset, recommender.dataset.accounts.index(account)
+    rows = np.flatnonzero(data.sequence_accounts == index)
+    events = [event for row in rows for event in data.events[data.offsets[row] : data.offsets[row + 1]]]
+    return [data.items[event] for event in events]
+
+
+def expected(recommender: Recommender, account: int, history: list[str], k: int, way: str) -> list[tuple[str, float]]:
+    """The list for one history, by a stable sort of all scores of the items that training has."""
+    data = recommender.dataset
+    items = torch.tensor([[data.item_index[item] for item in history]])
+    batch = Batch(torch.tensor([account]), items, torch.tensor([len(history)]))
+    with torch.no_grad():
+        encoded = recommender.model.encode()
+    scores = getattr(recommender.model, way)(encoded, batch, Domain("all", 0, len(data.items)))[0].tolist()
+    learned = split_dataset(data, SplitConfig()).train.popularity > 0
+    ranked = sorted((-score, item) for item, score in enumerate(scores) if learned[item])[:k]
+    return [(data.items[item], -score) for score, item in ranked]
+
+
+def assert_same(found: object, wanted: list[tuple[str, float]]) -> None:
+    assert [one.item_id for one in found] == [item for item, _ in wanted]  # type: ignore[attr-defined]
+    assert [one.score for one in found] == pytest.approx([score for _, score in wanted], abs=1e-5)  # type: ignore[attr-defined]
+    assert [one.rank for one in found] == list(range(1, len(wanted) + 1))  # type: ignore[attr-defined]
+
+
+def test_a_known_account_has_its_whole_log_and_its_place_in_the_graph(recommender: Recommender) -> None:
+    account = recommender.dataset.accounts[7]
+    found = recommender.recommend(account, k=5)
+    assert_same(found, expected(recommender, 7, log_of(recommender, account), 5, "scores"))
+    assert (found.account_id, found.fallback, found.notes) == (account, False, ())
+
+
+def test_a_given_history_takes_the_place_of_the_graph(recommender: Recommender) -> None:
+    account = recommender.dataset.accounts[7]
+    log = log_of(recommender, account)
+    newer = [*log, *log[:3][::-1]]
+    assert_same(recommender.recommend(account, newer, k=9), expected(recommender, 7, newer, 9, "fold_in_scores"))
+    # What training saw of the account gives what the graph gives: the last two events were kept from it.
+    assert_same(recommender.recommend(account, log[:-2], k=9), expected(recommender, 7, log[:-2], 9, "scores"))
+
+
+def test_a_history_alone_starts_from_the_mean(recommender: Recommender) -> None:
+    account = recommender.dataset.accounts[7]
+    log = log_of(recommender, account)
+    alone = recommender.recommend(history=log, k=9)
+    assert_same(alone, expected(recommender, -1, log, 9, "scores"))
+    named = recommender.recommend("somebody new", log, k=9)
+    assert named.items == alone.items
+    assert named.notes == ("account 'somebody new' is not known: the history alone decides",)
+    assert alone[0].score != recommender.recommend(account, log, k=1)[0].score
+
+
+def test_many_equal_one_by_one(recommender: Recommender) -> None:
+    accounts = [*recommender.dataset.accounts[::-3], recommender.dataset.accounts[5]]
+    lists = list(recommender.recommend_many(accounts, k=6))
+    assert [one.account_id for one in lists] == accounts
+    for one in lists:
+        single = recommender.recommend(one.account_id, k=6)
+        assert_same(one, [(found.item_id, found.score) for found in single])
+    assert [one.account_id for one in recommender.recommend_many(k=1)] == list(recommender.dataset.accounts)
+    assert list(recommender.recommend_many([])) == []
+
+
+def test_seen_allowed_and_denied_items(recommender: Recommender) -> None:
+    account = recommender.dataset.accounts[2]
+    everything = recommender.recommend(account, k=10_000)
+    ids = [one.item_id for one in everything]
+    assert sorted(ids) == sorted(recommender.dataset.items)
+    seen = set(log_of(recommender, account))
+    assert [one.item_id for one in recommender.recommend(account, k=10_000, exclude_seen=True)] == [
+        item for item in ids if item not in seen
+    ]
+    some = ids[4::7]
+    assert [one.item_id for one in recommender.recommend(account, k=3, allow=some)] == some[:3]
+    assert [one.item_id for one in recommender.recommend(account, k=3, deny=ids[:2])] == ids[2:5]
+    assert [one.item_id for one in recommender.recommend(account, allow=some[:2], deny=some[:1])] == [some[1]]
+    nothing = recommender.recommend(account, allow=list(seen), exclude_seen=True)
+    assert (len(nothing), nothing.notes) == (0, ("no item is left to list",))
+    video = recommender.dataset.domain("video")
+    listed = {one.item_id for one in recommender.recommend(account, k=10_000, domain="video")}
+    assert listed == set(recommender.dataset.items[video.start : video.stop])
+
+
+def test_items_without_training_events_come_after_all_others(recommender: Recommender) -> None:
+    learned = split_dataset(recommender.dataset, SplitConfig()).train.popularity > 0
+    train = split_dataset(recommender.dataset, SplitConfig()).train
+    rarest = int(np.where(learned, train.popularity, 10**9).argmin())
+    without = replace(train, events=np.where(train.events == rarest, train.events[0], train.events))
+    blind = Recommender("blind", recommender.model, recommender.dataset, without)
+    ids = [one.item_id for one in blind.recommend(recommender.dataset.accounts[0], k=10_000)]
+    new = [recommender.dataset.items[item] for item in np.flatnonzero(without.popularity == 0)]
+    assert set(ids[-len(new) :]) == set(new)
+    assert recommender.dataset.items[rarest] in new
+
+
+def test_what_the_catalogue_does_not_have_is_left_out_and_said(recommender: Recommender) -> None:
+    known = list(recommender.dataset.items[:3])
+    found = recommender.recommend(history=["?", known[0], "!", known[1], known[2], "?"], k=4)
+    assert found.items == recommender.recommend(history=known, k=4).items
+    assert not found.fallback
+    assert found.notes == ("left out of the history, because not in data: '?', '!'",)
+    many = recommender.recommend(history=[known[0], *"abcdefg"])
+    assert many.notes[0].endswith("'a', 'b', 'c', 'd', 'e' and 2 more")
+
+
+@pytest.mark.parametrize("history", [[], ["?"]])
+def test_without_any_history_popular_items_are_listed_and_flagged(recommender: Recommender, history: list[str]) -> None:
+    popularity = split_dataset(recommender.dataset, SplitConfig()).train.popularity
+    order = sorted(range(len(popularity)), key=lambda item: (-popularity[item], item))[:5]
+    for account in (None, recommender.dataset.accounts[0], "somebody new"):
+        found = recommender.recommend(account, history, k=5)
+        assert found.fallback
+        assert found.notes[-1] == "no history: the most popular items"
+        assert_same(found, [(recommender.dataset.items[item], float(popularity[item])) for item in order])
+
+
+def test_an_account_without_events_gets_popular_items(recommender: Recommender) -> None:
+    data = recommender.dataset
+    train = split_dataset(data, SplitConfig()).train
+    one_more = replace(data, accounts=[*data.accounts, "silent"])
+    found = Recommender("more", recommender.model, one_more, train).recommend("silent", k=2)
+    assert (found.fallback, len(found)) == (True, 2)
+
+
+def test_what_cannot_be_answered_is_refused(recommender: Recommender) -> None:
+    account = recommender.dataset.accounts[0]
+    with pytest.raises(DataError, match=r"unknown account 'x' .*Give --history to recommend for someone new"):
+        recommender.recommend("x")
+    with pytest.raises(DataError, match="unknown account 'x'"):
+        recommender.recommend_many([account, "x"])  # at once, not when the list is read
+    with pytest.raises(SettingError, match="nobody to recommend for"):
+        recommender.recommend()
+    with pytest.raises(SettingError, match="at least 1, found 0"):
+        recommender.recommend(account, k=0)
+    with pytest.raises(DataError, match="allow: item 'x' is not in data"):
+        recommender.recommend(account, allow=["x"])
+    with pytest.raises(DataError, match="deny: item 'x' is not in data"):
+        recommender.recommend(account, deny=["x"])
+    with pytest.raises(DataError, match="leave none"):
+        recommender.recommend(account, allow=[])
+    with pytest.raises(SettingError, match="expected a list of item ids"):
+        recommender.recommend(history="abc")
+    with pytest.raises(DataError, match="Did you mean 'video'"):
+        recommender.recommend(account, domain="vidoe")
+
+
+def test_a_score_that_is_not_finite_is_refused(world: Path) -> None:
+    broken = load(world / "run")
+    with torch.no_grad():
+        broken.model.head.bias[3] = torch.nan  # type: ignore[union-attr, operator, index]
+    with pytest.raises(ScoreError, match="lightgc2n: score nan"):
+        broken.recommend(broken.dataset.accounts[0])
+
+
+def test_accounts_that_training_held_out_are_nameless(world: Path, tmp_path: Path) -> None:
+    few = TrainingConfig(epochs=1, batch_size=32)
+    split = SplitConfig(protocol="cold-accounts")
+    train_run(RunPlan(world / "data", "lightgc2n-wo-c", split=split, training=few), tmp_path / "run")
+    recommender = lightgc2n.load(str(tmp_path / "run"))
+    held_out = split_dataset(recommender.dataset, split).test.owner[0]
+    account = recommender.dataset.accounts[held_out]
+    found = recommender.recommend(account, k=5)
+    alone = recommender.recommend(history=log_of(recommender, account), k=5)
+    assert found.items == alone.items
+
+
+def test_a_run_on_one_domain_lists_that_domain(world: Path, tmp_path: Path) -> None:
+    few = TrainingConfig(epochs=1, batch_size=32)
+    train_run(RunPlan(world / "data", "lightgc2n-wo-a", "video", training=few), tmp_path / "run")
+    recommender, both = load(tmp_path / "run"), load(world / "run")
+    video = both.dataset.domain("video")
+    catalogue = both.dataset.items[video.start : video.stop]
+    account = both.dataset.accounts[0]
+    assert {one.item_id for one in recommender.recommend(account, k=10_000)} == set(catalogue)
+    other = both.dataset.items[0 if video.start else video.stop]
+    found = recommender.recommend(account, [other, catalogue[0]], k=3)
+    assert "left out of the history" in found.notes[0]
+
+
+def test_the_dataset_must_be_that_of_the_run(world: Path, tmp_path: Path) -> None:
+    generate(HouseholdConfig(accounts=60), seed=4, out=tmp_path / "other")
+    with pytest.raises(DataError, match="was trained on"):
+        load(world / "run", tmp_path / "other")
+    moved = tmp_path / "moved"
+    moved.symlink_to(world / "data")
+    assert load(world / "run", moved).recommend(load(world / "run").dataset.accounts[0], k=1)
+
+
+def test_a_dataset_that_is_gone_is_said(world: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    for file in (world / "run").iterdir():
+        text = file.read_bytes()
+        if file.name == "run.json":
+            text = text.replace(str(world / "data").encode(), b"gone")
+        (tmp_path / "run" / file.name).write_bytes(text)
+    with pytest.raises(DataError, match=r"no longer at gone\. Say where it is with --data"):
+        load(tmp_path / "run")

@@ -1,0 +1,91 @@
+"""The folder of a run, and the commands around it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from lightgc2n.data.households import HouseholdConfig, generate
+from lightgc2n.data.splits import SplitConfig
+from lightgc2n.errors import DataError, OutputError
+from lightgc2n.experiments.single import evaluate_run, train_run
+from lightgc2n.training.loop import TrainingConfig
+from lightgc2n.training.runs import RunPlan, load_run, plan_of, read_run
+from tests.cli.test_commands import run
+
+FEW = TrainingConfig(epochs=2, batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world") / "data"
+    generate(HouseholdConfig(accounts=60), seed=3, out=folder)
+    return folder
+
+
+def test_a_run_says_everything(data: Path, tmp_path: Path) -> None:
+    plan = RunPlan(data, "lightgc2n-wo-dr", "video", {"latent_users": 2}, SplitConfig(), FEW)
+    train_run(plan, tmp_path / "run")
+    found = read_run(tmp_path / "run")
+    assert found["settings"]["latent_users"] == 2
+    assert found["settings"]["capsule_width"] == 16  # defaults are spelled out
+    assert found["data"]["checksum"] == json.loads((data / "manifest.json").read_text())["checksum"]
+    assert set(found["versions"]) == {"lightgc2n", "python", "torch", "numpy"}
+    assert (found["split"]["protocol"], found["training"]["epochs"]) == ("last", 2)
+    assert plan_of(tmp_path / "run").domain == "video"
+    name, model, progress = load_run(tmp_path / "run")
+    assert (name, progress.ended_by, model.training) == ("lightgc2n-wo-dr", "budget", False)
+    _, split, _, ranks, facts = evaluate_run(tmp_path / "run")
+    assert len(ranks) == len(split.test)
+    assert facts["parameters"] == sum(parameter.numel() for parameter in model.parameters())
+
+
+def test_another_run_in_the_same_folder_is_refused(data: Path, tmp_path: Path) -> None:
+    train_run(RunPlan(data, "lightgc2n-wo-a", training=FEW), tmp_path / "run")
+    for other in (
+        RunPlan(data, "lightgc2n-wo-c", training=FEW),
+        RunPlan(data, "lightgc2n-wo-a", settings={"dropout": 0.5}, training=FEW),
+        RunPlan(data, "lightgc2n-wo-a", training=TrainingConfig(epochs=3)),
+    ):
+        with pytest.raises(OutputError, match="another run"):
+            train_run(other, tmp_path / "run")
+
+
+def test_the_commands(data: Path, tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    words = ["train", data, "--model", "lightgc2n", "--out", tmp_path / "run", "--epochs", 2, "--device", "cpu"]
+    first = run(*words, "--set", "training.batch_size=32", "--json")
+    assert first.returncode == 0, first.stderr
+    assert json.loads(first.stdout)["epochs"] == 2
+    again = run(*words, "--set", "training.batch_size=32", "--json")  # it is finished, so nothing is trained again
+    assert json.loads(again.stdout)["seconds"] == json.loads(first.stdout)["seconds"]
+    tested = run("evaluate", tmp_path / "run", "--device", "cpu", "--json")
+    assert tested.returncode == 0, tested.stderr
+    assert json.loads(tested.stdout)["models"]["lightgc2n"]["epochs"] == 2
+    compared = run(
+        *("compare", data, "--models", "markov,lightgc2n-wo-a", "--set", "training.epochs=1", "--json"),
+    )
+    assert json.loads(compared.stdout)["models"]["lightgc2n-wo-a"]["ended_by"] == "budget"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model", "markov"], "markov is a floor: it needs no training"),
+        (["--model", "lightgc3n"], "Did you mean 'lightgc2n'?"),
+        (["--set", "training.epoch=2"], "Did you mean 'epochs'?"),
+        (["--set", "lightgc2n.latent_users=0"], "latent_users must be at least 1"),
+        (["--set", "lightgcn.latent_users=2"], "Did you mean 'lightgc2n'?"),
+    ],
+)
+def test_wrong_settings_are_refused(words: list[str], message: str, data: Path, tmp_path: Path) -> None:
+    done = run("train", data, "--out", tmp_path / "run", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not a run"):
+        load_run(tmp_path)
