@@ -1,6 +1,7 @@
 """The training loop: it adds the terms of a model's loss and never asks which model it trains."""
 
 import json
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from lightgc2n.data.batches import TrainingBatch, training_batches
 from lightgc2n.data.splits import Split
 from lightgc2n.errors import ScoreError
 from lightgc2n.models.contract import Model
-from lightgc2n.progress import step
+from lightgc2n.progress import SECONDS_BETWEEN_LINES, say, step
 from lightgc2n.training.checkpoints import Progress, load_checkpoint, restore_optimizer, save_checkpoint
 
 BEST, LAST, METRICS = "best.safetensors", "last.safetensors", "metrics.jsonl"
@@ -56,6 +57,7 @@ def train(
     optimizer = Adam(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
     progress = _resume(model, optimizer, folder)
     best = _weights(model) if folder is None else None
+    spoke = -SECONDS_BETWEEN_LINES
     while not progress.ended_by:
         epoch = progress.epochs
         started = time.perf_counter()
@@ -71,6 +73,9 @@ def train(
                 best = _keep_best(model, progress, folder)
         progress.ended_by = _end(progress, config)
         _write(model, optimizer, progress, row, folder)
+        if time.monotonic() - spoke > SECONDS_BETWEEN_LINES or progress.ended_by:
+            spoke = time.monotonic()
+            say(_sentence(row, progress, config, split))
     model.load_state_dict(best if best is not None else load_checkpoint(_path(folder, BEST))[0])
     model.eval()
     return progress
@@ -115,6 +120,18 @@ def _end(progress: Progress, config: TrainingConfig) -> str:
     if progress.epochs - 1 - progress.best_epoch >= config.patience * config.evaluate_every:
         return "patience"
     return "budget" if progress.epochs >= config.epochs else ""
+
+
+def _sentence(row: dict[str, Any], progress: Progress, config: TrainingConfig, split: Split) -> str:
+    """One epoch for the person who waits: losses, validation, speed, the longest it may still take, and memory."""
+    steps = -(-split.train.sequences // config.batch_size)
+    terms = [f"{name} {value:.3f}" for name, value in row.items() if name not in ("epoch", "seconds", "validation")]
+    if "validation" in row:
+        terms.append(f"validation MRR@20 {100 * row['validation']:.2f} % (best {100 * progress.best_value:.2f} %)")
+    left = (config.epochs - progress.epochs) * progress.seconds / max(1, progress.epochs)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    speed = f"{steps / max(row['seconds'], 1e-9):.1f} steps/s, at most {left:.0f} s left, {memory:.0f} MB"
+    return f"epoch {row['epoch'] + 1}/{config.epochs}: {', '.join(terms)}; {speed}"
 
 
 def _weights(model: Model) -> dict[str, Tensor]:
