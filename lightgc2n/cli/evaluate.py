@@ -15,6 +15,10 @@ def evaluate(
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
     ] = None,
+    fold_in: Annotated[
+        bool,
+        typer.Option("--fold-in", help="Also fold the accounts in from their test histories, with and without a name."),
+    ] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     json: Json = False,
 ) -> None:
@@ -23,8 +27,8 @@ def evaluate(
     from lightgc2n.experiments.compare import measured
     from lightgc2n.experiments.single import evaluate_run
 
-    dataset, split, name, ranks, facts = evaluate_run(run, data, choose_device(device))
-    result = measured(dataset, split, {name: ranks}, {name: facts}).result
+    tested = evaluate_run(run, data, choose_device(device), fold_in)
+    result = measured(tested.dataset, tested.split, tested.ranks, tested.facts).result
     if json:
         print_json(result)
         return

@@ -1,18 +1,22 @@
 """One run from data to trained weights, and its test."""
 
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from lightgc2n import zoo
+from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Dataset, Domain, load_dataset, verify_dataset
-from lightgc2n.data.splits import Split, split_dataset
+from lightgc2n.data.splits import UNSEEN, Split, split_dataset
 from lightgc2n.errors import DataError
 from lightgc2n.evaluation.metrics import Floats
-from lightgc2n.evaluation.ranks import target_ranks
+from lightgc2n.evaluation.ranks import Scorer, target_ranks
 from lightgc2n.models.contract import Model
 from lightgc2n.training.checkpoints import Progress
 from lightgc2n.training.loop import TrainingConfig, train
@@ -59,40 +63,66 @@ def validation(split: Split, device: str) -> Any:
         raise DataError("no validation target: the logs are too short to train on. Use a floor.")
 
     def mrr(model: Model) -> float:
-        ranks = ranks_of("validation", model, split, catalogue, device)
+        learned = (split.train.popularity > 0) | model.scores_unseen_items
+        name = type(model).__name__
+        ranks = target_ranks(name, model, split.validation, catalogue, learned=learned, device=device)
         return float(np.where(ranks <= CHOOSING_CUTOFF, 1 / ranks, 0).mean())
 
     return mrr
 
 
-def ranks_of(part: str, model: Model, split: Split, catalogue: Domain, device: str) -> Floats:
-    """The rank of each target of a part of the split."""
-    queries = split.validation if part == "validation" else split.test
-    learned = (split.train.popularity > 0) | model.scores_unseen_items
-    return target_ranks(type(model).__name__, model, queries, catalogue, learned=learned, device=device)
+@dataclass(frozen=True)
+class Tested:
+    """A run's test: the ranks of its targets, and what a table says of it, for each way of asking."""
+
+    dataset: Dataset
+    split: Split
+    ranks: dict[str, Floats]
+    facts: dict[str, dict[str, Any]]
 
 
-def evaluate_run(
-    folder: Path, data: Path | None = None, device: str = "cpu"
-) -> tuple[Dataset, Split, str, Floats, dict[str, Any]]:
-    """The ranks of a run's test targets, and what a table says of the run."""
+@dataclass(frozen=True)
+class _FoldedIn:
+    """A model that is given the history alone, and perhaps the account's name, in place of the training graph."""
+
+    model: Model
+    nameless: bool
+
+    def encode(self) -> Any:
+        return self.model.encode()
+
+    def scores(self, encoded: Any, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        account = torch.full_like(batch.account, UNSEEN) if self.nameless else batch.account
+        return self.model.fold_in_scores(encoded, replace(batch, account=account), domain)
+
+
+def evaluate_run(folder: Path, data: Path | None = None, device: str = "cpu", fold_in: bool = False) -> Tested:
+    """The test of a run; with `fold_in` also of its accounts folded in anew, and of their histories alone."""
     plan = plan_of(folder)
     if data is not None:
-        plan = RunPlan(data, plan.model, plan.domain, plan.settings, plan.split, plan.training)
+        plan = replace(plan, data=data)
     dataset, split = open_data(plan)
     refuse_other_data(folder, dataset)
     name, model, progress = load_run(folder)
-    started = time.perf_counter()
-    ranks = ranks_of("test", model.to(device), split, Domain("all", 0, split.train.items), device)
-    facts = {
+    model.to(device)
+    ways: dict[str, Scorer] = {name: model}
+    if fold_in:
+        ways |= {f"{name}, folded in": _FoldedIn(model, False), f"{name}, history alone": _FoldedIn(model, True)}
+    shared = {
         "settings": plan.settings,
         "fitted": {},
         "parameters": sum(tensor.numel() for tensor in model.parameters()),
         "stored_numbers": 0,
-        "seconds": round(time.perf_counter() - started, 2),
         "epochs": progress.epochs,
         "best_epoch": progress.best_epoch,
         "ended_by": progress.ended_by,
         "training_seconds": round(progress.seconds, 1),
     }
-    return dataset, split, name, ranks, facts
+    ranks, facts = {}, {}
+    for way, scorer in ways.items():
+        started = time.perf_counter()
+        learned = (split.train.popularity > 0) | model.scores_unseen_items
+        catalogue = Domain("all", 0, split.train.items)
+        ranks[way] = target_ranks(way, scorer, split.test, catalogue, learned=learned, device=device)
+        facts[way] = {**shared, "seconds": round(time.perf_counter() - started, 2)}
+    return Tested(dataset, split, ranks, facts)

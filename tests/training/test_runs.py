@@ -36,9 +36,13 @@ def test_a_run_says_everything(data: Path, tmp_path: Path) -> None:
     assert plan_of(tmp_path / "run").domain == "video"
     name, model, progress = load_run(tmp_path / "run")
     assert (name, progress.ended_by, model.training) == ("lightgc2n-wo-dr", "budget", False)
-    _, split, _, ranks, facts = evaluate_run(tmp_path / "run")
-    assert len(ranks) == len(split.test)
-    assert facts["parameters"] == sum(parameter.numel() for parameter in model.parameters())
+    tested = evaluate_run(tmp_path / "run", fold_in=True)
+    ways = ["lightgc2n-wo-dr", "lightgc2n-wo-dr, folded in", "lightgc2n-wo-dr, history alone"]
+    assert list(tested.ranks) == list(tested.facts) == ways
+    assert all(len(ranks) == len(tested.split.test) for ranks in tested.ranks.values())
+    assert tested.facts[name]["parameters"] == sum(parameter.numel() for parameter in model.parameters())
+    # A history that is not the training log gives other capsules, and a mean account others again.
+    assert len({tuple(ranks.tolist()) for ranks in tested.ranks.values()}) == 3
 
 
 def test_another_run_in_the_same_folder_is_refused(data: Path, tmp_path: Path) -> None:
