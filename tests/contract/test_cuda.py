@@ -1,5 +1,7 @@
 """A GPU gives what the CPU gives."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -24,13 +26,16 @@ def test_scores_and_ranks_agree(name: str, world: str) -> None:
     split = split_dataset(WORLDS[world], SplitConfig())
     catalogue = Domain("all", 0, split.train.items)
     found = {}
+    torch.manual_seed(0)
+    built = zoo.build(name, split.train).eval()
     for device in ("cpu", "cuda"):
-        model = zoo.build(name, split.train).to(device)
+        model = copy.deepcopy(built).to(device)
         model.calibrate(lambda device=device: query_batches(split.validation, 64, device))
         scores = model.scores(model.encode(), make_batch(split.test, device), catalogue).cpu()
         learned = split.train.popularity > 0
         ranks = target_ranks(name, model, split.test, catalogue, learned=learned, device=device)
         found[device] = scores, ranks, model.fitted()
-    assert_close(found["cuda"][0], found["cpu"][0], rtol=1e-9, atol=1e-9)
+    close = 1e-9 if zoo.ZOO[name].is_floor else 1e-4  # floors count in float64
+    assert_close(found["cuda"][0], found["cpu"][0], rtol=close, atol=close)
     assert np.mean(found["cuda"][1] != found["cpu"][1]) < 0.05  # rounding may part what is all but equal
     assert found["cuda"][2] == pytest.approx(found["cpu"][2])
