@@ -393,22 +393,16 @@ def test_a_stop_at_any_moment_leaves_nothing(
         assert load_dataset(tmp_path / "out").checksum == before
 
 
+def import_of_pipe(pipe: Path, out: Path) -> list[str]:
+    return [sys.executable, "-m", "lightgc2n", "import", str(pipe), "--format", "csv", "--out", str(out)]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("sent", [b"", b"user,item\na,x\n"])
 def test_a_signal_leaves_nothing(tmp_path: Path, number: signal.Signals, sent: bytes) -> None:
     pipe = tmp_path / "log.csv"
     os.mkfifo(pipe)
-    command = [
-        sys.executable,
-        "-m",
-        "lightgc2n",
-        "import",
-        str(pipe),
-        "--format",
-        "csv",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    command = import_of_pipe(pipe, tmp_path / "out")
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     # Opening waits until the child reads; then it is amid its work, and it waits as long as the pipe is open.
     with pipe.open("wb") as writer:
@@ -425,17 +419,7 @@ def test_a_signal_leaves_nothing(tmp_path: Path, number: signal.Signals, sent: b
 def test_a_pipe_can_be_imported(tmp_path: Path) -> None:
     pipe = tmp_path / "log.csv"
     os.mkfifo(pipe)
-    command = [
-        sys.executable,
-        "-m",
-        "lightgc2n",
-        "import",
-        str(pipe),
-        "--format",
-        "csv",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    command = import_of_pipe(pipe, tmp_path / "out")
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as child:
         pipe.write_bytes(b"user,item\na,x\n")
         assert child.wait(timeout=30) == 0
