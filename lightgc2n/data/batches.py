@@ -1,11 +1,13 @@
 """Queries and training sequences as padded tensors, some rows at a time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightgc2n.data.dataset import Ints, Longs
@@ -65,7 +67,7 @@ def make_batch(queries: Queries, device: torch.device | str = "cpu") -> Batch:
     """The histories of all given queries in one batch."""
     return Batch(
         account=torch.as_tensor(queries.account.astype(np.int64), device=device),
-        history=_padded(queries.events, queries.start, queries.stop, device),
+        history=torch.as_tensor(_padded(queries.events, queries.start, queries.stop), device=device),
         length=torch.as_tensor(queries.stop - queries.start, device=device),
     )
 
@@ -74,7 +76,8 @@ def make_batch(queries: Queries, device: torch.device | str = "cpu") -> Batch:
 class TrainingBatch:
     """Training sequences of B accounts: at every place the item, what came next, and whether that is a target.
 
-    A sequence of n events is one row that holds all its n - 1 examples; no prefix is ever copied.
+    A sequence of n events is one row that holds all its n - 1 examples; no prefix is ever copied. The targets stand in
+    `at` once more, as one list, and the items of the logs in `items`, so that a step need not look for them.
     """
 
     account: Int[Tensor, "B"]
@@ -82,34 +85,107 @@ class TrainingBatch:
     next_item: Int[Tensor, "B T"]
     seen: Bool[Tensor, "B T"]  # which places hold an event, not padding
     counts: Bool[Tensor, "B T"]  # which of them are asked
+    at: Int[Tensor, "P"]  # the places that are asked, as row * T + place
+    share: Float[Tensor, "P"]  # how much each of them counts: all alike, and padding nothing
+    items: Int[Tensor, "I"]  # the distinct items of the logs
+    item_share: Float[Tensor, "I"]  # which share of the events each of them is
+
+    @property
+    def target(self) -> Int[Tensor, "P"]:
+        """What came next at the places that are asked."""
+        return self.next_item.flatten()[self.at]
+
+    @property
+    def row(self) -> Int[Tensor, "P"]:
+        """The row of each place that is asked."""
+        return self.at // self.log.shape[1]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def to(self, device: torch.device | str) -> "TrainingBatch":
+        """The same batch on another device."""
+        return replace(self, **{name: tensor.to(device, non_blocking=True) for name, tensor in self.tensors().items()})
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The least sizes of a batch: what is smaller is filled up with padding that counts for nothing.
+
+    What is larger goes up to a multiple of `grain`, so that few sizes ever occur.
+    """
+
+    rows: int = 0
+    places: int = 1
+    targets: int = 0
+    items: int = 0
+    grain: int = 1
+
+    def fill(self, values: npt.NDArray[Any], least: int) -> Tensor:
+        """The values, and zeros behind them."""
+        size = least if len(values) <= least else -(-len(values) // self.grain) * self.grain
+        return torch.from_numpy(np.concatenate([values, np.zeros(size - len(values), dtype=values.dtype)]))
+
+
+EXACT = Sizes()
+
+
+def sizes_of(train: Training, rows_per_batch: int, grain: int = 256) -> Sizes:
+    """Sizes that nearly every batch fits: those of one pass over the training sequences, rounded up."""
+    most = dict.fromkeys(("rows", "places", "targets", "items"), 1)
+    for batch in training_batches(train, rows_per_batch, np.random.default_rng(0)):
+        found = {"rows": len(batch.account), "targets": len(batch.at), "items": len(batch.items)}
+        most = {name: max(value, found.get(name, batch.log.shape[1])) for name, value in most.items()}
+    rounded = {name: -(-most[name] // grain) * grain for name in ("targets", "items")}
+    return Sizes(rows=most["rows"], places=most["places"], grain=grain, **rounded)
 
 
 def training_batches(
-    train: Training, rows_per_batch: int, order: np.random.Generator | None = None, device: torch.device | str = "cpu"
+    train: Training,
+    rows_per_batch: int,
+    order: np.random.Generator | None = None,
+    device: torch.device | str = "cpu",
+    sizes: Sizes = EXACT,
 ) -> Iterator[TrainingBatch]:
     """All training sequences of two events or more, in a random order if one is given."""
     rows = np.flatnonzero(np.diff(train.offsets) >= 2)
     if order is not None:
         rows = order.permutation(rows)
     for first in range(0, len(rows), rows_per_batch):
-        chosen = rows[first : first + rows_per_batch]
-        start, stop = train.offsets[chosen], train.offsets[chosen + 1]
-        length = torch.as_tensor(stop - start - 1, device=device)[:, None]
-        place = torch.arange(int(length.max()), device=device)
-        yield TrainingBatch(
-            account=torch.as_tensor(train.sequence_accounts[chosen].astype(np.int64), device=device),
-            log=_padded(train.events, start, stop - 1, device),
-            next_item=_padded(train.events, start + 1, stop, device),
-            seen=place < length,
-            counts=place < length if train.targets == "all" else place == length - 1,
-        )
+        yield _training_batch(train, rows[first : first + rows_per_batch], sizes).to(device)
 
 
-def _padded(events: Ints, start: Longs, stop: Longs, device: torch.device | str) -> Int[Tensor, "B T"]:
+def _training_batch(train: Training, rows: Longs, sizes: Sizes) -> TrainingBatch:
+    start, stop = train.offsets[rows], train.offsets[rows + 1]
+    log = _padded(train.events, start, stop - 1, sizes)
+    place, length = np.arange(log.shape[1]), np.zeros((len(log), 1), dtype=np.int64)
+    length[: len(rows), 0] = stop - start - 1
+    seen = place < length
+    counts = seen if train.targets == "all" else seen & (place == length - 1)
+    at = np.flatnonzero(counts)
+    items, times = np.unique(log[seen], return_counts=True)
+    share = np.full(len(at), 1 / max(1, len(at)), dtype=np.float32)
+    item_share = (times / max(1, times.sum())).astype(np.float32)
+    return TrainingBatch(
+        account=sizes.fill(train.sequence_accounts[rows].astype(np.int64), sizes.rows),
+        log=torch.from_numpy(log),
+        next_item=torch.from_numpy(_padded(train.events, start + 1, stop, sizes)),
+        seen=torch.from_numpy(seen),
+        counts=torch.from_numpy(counts),
+        at=sizes.fill(at, sizes.targets),
+        share=sizes.fill(share, sizes.targets),
+        items=sizes.fill(items.astype(np.int64), sizes.items),
+        item_share=sizes.fill(item_share, sizes.items),
+    )
+
+
+def _padded(events: Ints, start: Longs, stop: Longs, sizes: Sizes = EXACT) -> Longs:
     """The events start[b] to stop[b] as row b, filled up with item 0."""
     length = stop - start
     places, offsets = ranges(start, stop)
-    table = np.zeros((len(start), max(1, int(length.max(initial=0)))), dtype=np.int64)
+    shape = max(sizes.rows, len(start)), max(sizes.places, int(length.max(initial=0)))
+    table = np.zeros(shape, dtype=np.int64)
     row = np.repeat(np.arange(len(start)), length)
     table[row, np.arange(len(places)) - offsets[row]] = events[places]
-    return torch.as_tensor(table, device=device)
+    return table

@@ -7,11 +7,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lightgc2n.layers.gpu import has_kernels
+
 SMALLEST_NORM = 1e-12
 
 
 def squash(vectors: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
     """The same directions with lengths |v|² / (1 + |v|²), below one."""
+    if has_kernels(vectors):
+        from lightgc2n.layers.kernels import squashing
+
+        return squashing.squash(vectors)
     square = vectors.square().sum(dim=-1, keepdim=True)
     # v·|v| / (1 + |v|²), so that nothing is divided by |v|, which may be 0.
     return vectors * ((square + SMALLEST_NORM).sqrt() / (1 + square))
@@ -70,6 +76,10 @@ class DynamicRouting(nn.Module):
         nn.init.xavier_uniform_(self.start)
 
     def forward(self, users: Float[Tensor, "N A D"]) -> Float[Tensor, "N D"]:
+        if has_kernels(users):
+            from lightgc2n.layers.kernels import routing
+
+            return routing.route(users, self.start, self.agree.weight, self.steps)
         return self.terms(users).sum(dim=1)
 
     def terms(self, users: Float[Tensor, "N A D"]) -> Float[Tensor, "N A D"]:

@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from lightgc2n.graph.sequential import Edges, SequentialGraph
 from lightgc2n.layers.capsules import DynamicRouting, SumOfUsers, squash
-from lightgc2n.layers.propagation import EveryAccountAttends, WeightedSum, attend
+from lightgc2n.layers.gpu import has_kernels
+from lightgc2n.layers.propagation import EveryAccountListens, WeightedSum, attend, rows_of
 
+WIDEST_FIXED = 256  # items of an account
 SHARPEST = 10.0  # bound of the learned scale in Eq. 5: e^10 between the best and the worst match is sharp enough
 
 
@@ -27,6 +29,7 @@ class Neighbourhood:
     start: Float[Tensor, "B W"]
     items: Int[Tensor, "B T"]
     known: Bool[Tensor, "B T"]
+    account: Int[Tensor, "B"] | None = None  # where these are just the items that the graph gives the account
 
 
 class GraphNeighbours(nn.Module):
@@ -39,14 +42,22 @@ class GraphNeighbours(nn.Module):
         super().__init__()
         for name, array in graph.arrays().items():  # saved with the weights: what was learned belongs to this graph
             self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)))
+        self.widest = max(1, int(np.diff(graph.items_of_account.offsets).max(initial=0)))
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every account is padded to the widest: a GPU then need not ask the host how wide a batch is."""
+        return self.held_items.is_cuda and self.widest <= WIDEST_FIXED
 
     def forward(self, account: Int[Tensor, "B"], embeddings: Float[Tensor, "N W"]) -> Neighbourhood:
-        first, stop = self.held_offsets[account], self.held_offsets[account + 1]
-        width = max(1, int((stop - first).max()))
+        """What the graph gives each account; account -1 gets no items."""
+        first = self.held_offsets[account.clamp(min=0)]
+        stop = torch.where(account >= 0, self.held_offsets[account + 1], first)
+        width = self.widest if self.fixed else max(1, int((stop - first).max()))
         place = first[:, None] + torch.arange(width, device=account.device)
         known = place < stop[:, None]
         items = self.held_items[torch.where(known, place, 0)] if len(self.held_items) else torch.zeros_like(place)
-        return Neighbourhood(embeddings[account], items * known, known)
+        return Neighbourhood(rows_of(embeddings, account.clamp(min=0)), items * known, known, account)
 
 
 class _Permute(torch.autograd.Function):
@@ -64,6 +75,8 @@ class GraphSums(nn.Module):
     """The three sums over neighbours that every convolution on M uses, normalised by degree."""
 
     item_degrees: Float[Tensor, "M"]
+    order: Int[Tensor, "N"]
+    inverse: Int[Tensor, "N"]  # where each account stands in that order
 
     def __init__(self, graph: SequentialGraph) -> None:
         super().__init__()
@@ -89,7 +102,7 @@ class GraphSums(nn.Module):
         self, items: Float[Tensor, "M D"], near: Neighbourhood
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B D"]]:
         """The neighbours of the accounts at hand, and their normalised sum."""
-        gathered = items[near.items]
+        gathered = rows_of(items, near.items)
         degree = near.known.sum(dim=1, keepdim=True).clamp(min=1) * self.item_degrees[near.items].clamp(min=1)
         weights = degree.rsqrt() * near.known
         return gathered, (gathered * weights[..., None]).sum(dim=1)
@@ -109,7 +122,7 @@ class CapsuleConvolution(nn.Module):
     ) -> None:
         super().__init__()
         self.graph, self.to_items, self.to_users, self.routing = graph, to_items, to_users, routing
-        self.everybody = EveryAccountAttends(graph.held)
+        self.everybody = EveryAccountListens(graph.held)
         self.layers = nn.ModuleList(CapsuleLayer(width) for _ in range(layers))
 
     def _rounds(self) -> Iterator["CapsuleLayer"]:
@@ -123,8 +136,8 @@ class CapsuleConvolution(nn.Module):
         for number, layer in enumerate(self._rounds(), start=1):
             following = layer.items(self.graph.accounts_to_items(users.sum(dim=1)), self.graph.items_to_items(capsules))
             if number < len(self.layers):  # the last layer's users are needed for the accounts at hand alone
-                heard = self.everybody(users * layer.scale(), capsules)
-                users = layer.users(self.graph.items_to_accounts(capsules), heard, users)
+                summed, heard = self.everybody(users * layer.scale(), capsules)  # Eq. 5
+                users = layer.users(summed, heard, users)
             capsules = following
             found.append(capsules)
         return found
@@ -134,11 +147,20 @@ class CapsuleConvolution(nn.Module):
         users = squash(self.to_users(near.start))  # Eq. 4
         total = users
         for layer, capsules in zip(self._rounds(), items[:-1], strict=True):
-            gathered, summed = self.graph.of_neighbours(capsules, near)
-            heard, _ = attend(users * layer.scale(), gathered, near.known)  # Eq. 5
+            summed, heard = self._listen(users * layer.scale(), capsules, near)
             users = layer.users(summed, heard, users)
             total = total + users  # Eq. 11
         return total
+
+    def _listen(
+        self, users: Float[Tensor, "B A D"], capsules: Float[Tensor, "M D"], near: Neighbourhood
+    ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B A D"]]:
+        if near.account is not None and has_kernels(users):
+            from lightgc2n.layers.kernels import listening
+
+            return listening.listen(users, capsules, self.everybody, self.graph.inverse[near.account])
+        gathered, summed = self.graph.of_neighbours(capsules, near)
+        return summed, attend(users, gathered, near.known)[0]  # Eq. 5
 
     def accounts(self, near: Neighbourhood, items: list[Float[Tensor, "M D"]]) -> Float[Tensor, "B D"]:
         """One vector for each account at hand."""
@@ -173,10 +195,19 @@ class CapsuleLayer(nn.Module):
     def users(
         self, summed: Float[Tensor, "N D"], heard: Float[Tensor, "N A D"], users: Float[Tensor, "N A D"]
     ) -> Float[Tensor, "N A D"]:
+        if has_kernels(users):
+            from lightgc2n.layers.kernels import blending
+
+            maps = [self.from_items.weight, self.from_matches.weight, self.from_self.weight]
+            return blending.blend(maps, summed, heard.flatten(0, 1), users.flatten(0, 1)).view(users.shape)
         messages = self.from_items(summed)[:, None, :] + self.from_matches(heard)  # Eq. 6
         return squash(messages + self.from_self(users))  # Eq. 7, 8
 
     def items(self, from_users: Float[Tensor, "M D"], from_before: Float[Tensor, "M D"]) -> Float[Tensor, "M D"]:
+        if has_kernels(from_users):
+            from lightgc2n.layers.kernels import blending
+
+            return blending.blend([self.from_users.weight, self.from_before.weight], from_users, from_before)
         return squash(self.from_users(from_users) + self.from_before(from_before))  # Eq. 9, 10
 
 

@@ -6,24 +6,23 @@ Shapes: B batch, T history, M items, D width.
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import embedding
 
-from lightgc2n.data.batches import Batch
+from lightgc2n.layers.propagation import rows_of
 
 
 def running_sums(rows: Float[Tensor, "M D"], log: Int[Tensor, "B T"], pooling: str) -> Float[Tensor, "B T D"]:
     """For every place of every log the sum, or the mean, of the rows up to it; padding stands behind all of them."""
-    sums = embedding(log, rows).cumsum(dim=1)  # Eq. 14
+    sums = rows_of(rows, log).cumsum(dim=1)  # Eq. 14
     if pooling == "sum":
         return sums
     return sums / torch.arange(1, log.shape[1] + 1, device=log.device)[:, None]
 
 
-def distinct_history(batch: Batch) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
-    """The items of each history in the order of their numbers, and which are neither padding nor repeated."""
-    beyond = int(batch.history.max()) + 1
-    items = torch.where(batch.known, batch.history, beyond).sort(dim=1).values
-    first = torch.ones_like(items, dtype=torch.bool)
-    first[:, 1:] = items[:, 1:] != items[:, :-1]
-    known = first & (items < beyond)
-    return torch.where(known, items, 0), known
+def distinct(items: Int[Tensor, "B T"], known: Bool[Tensor, "B T"]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
+    """The known items of each row in the order of their numbers, and which are neither padding nor repeated."""
+    beyond = torch.iinfo(items.dtype).max
+    ordered = torch.where(known, items, beyond).sort(dim=1).values
+    first = torch.ones_like(known)
+    first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    kept = first & (ordered < beyond)
+    return torch.where(kept, ordered, 0), kept

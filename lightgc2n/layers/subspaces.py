@@ -4,13 +4,15 @@ Shapes: A latent users, D capsule width, I items at hand, J items to tell them f
 """
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from lightgc2n.layers.crossentropy import linear_cross_entropy
+from lightgc2n.layers.gpu import has_kernels
 
 SMALLEST_SQUARE = 1e-12
+IMPOSSIBLE = -1e9  # a logit that takes no part in a softmax
 
 
 def subspace_affinity(
@@ -35,14 +37,17 @@ def contrast(
     same: Int[Tensor, "I"],
     temperature: float,
     weights: Float[Tensor, "I"],
+    left_out: Bool[Tensor, "J"] | None = None,
 ) -> Float[Tensor, ""]:
     """InfoNCE, summed with weights: how hard it is to tell which refined item an original belongs to.
 
     Args:
         same: for each original the place of its own refined vector.
+        left_out: refined vectors that are padding.
     """
     questions = normalize(originals, dim=-1) / temperature
-    return linear_cross_entropy(questions, refined, same, weights)  # Eq. 17
+    handicap = None if left_out is None else left_out * IMPOSSIBLE
+    return linear_cross_entropy(questions, refined, same, weights, handicap)  # Eq. 17
 
 
 class SubspaceAlignment(nn.Module):
@@ -62,12 +67,14 @@ class SubspaceAlignment(nn.Module):
         generator = torch.Generator().manual_seed(0)
         self.bases.copy_(bases_by_clusters(items, len(self.bases), generator))
 
-    def refined(self, items: Float[Tensor, "I D"]) -> Float[Tensor, "I D"]:
-        """The part of each item that lies in the subspaces."""
-        return refine(items, self.bases, subspace_affinity(items, self.bases, self.smoothing))  # Eq. 15, 16
+    def forward(self, items: Float[Tensor, "I D"]) -> tuple[Float[Tensor, "I D"], Float[Tensor, "I D"]]:
+        """The part of each item that lies in the subspaces, and the item's row in a sequence."""
+        if has_kernels(items):
+            from lightgc2n.layers.kernels import aligning
 
-    def forward(self, items: Float[Tensor, "I D"], refined: Float[Tensor, "I D"]) -> Float[Tensor, "I D"]:
-        return self.norm(normalize(items, dim=-1) + self.mix(refined))  # Eq. 19
+            return aligning.align(items, self.bases, self.mix.weight, self.norm, self.smoothing)
+        refined = refine(items, self.bases, subspace_affinity(items, self.bases, self.smoothing))  # Eq. 15, 16
+        return refined, self.norm(normalize(items, dim=-1) + self.mix(refined))  # Eq. 19
 
 
 class NoAlignment(nn.Module):
@@ -76,11 +83,8 @@ class NoAlignment(nn.Module):
     def start_from(self, items: Float[Tensor, "I D"]) -> None:
         """No bases to start."""
 
-    def refined(self, items: Float[Tensor, "I D"]) -> Float[Tensor, "I D"]:
-        return items
-
-    def forward(self, items: Float[Tensor, "I D"], refined: Float[Tensor, "I D"]) -> Float[Tensor, "I D"]:
-        return items
+    def forward(self, items: Float[Tensor, "I D"]) -> tuple[Float[Tensor, "I D"], Float[Tensor, "I D"]]:
+        return items, items
 
 
 @torch.no_grad()

@@ -23,7 +23,8 @@ from lightgc2n.layers.convolution import (
     PlainConvolution,
 )
 from lightgc2n.layers.crossentropy import linear_cross_entropy
-from lightgc2n.layers.history import distinct_history, running_sums
+from lightgc2n.layers.history import distinct, running_sums
+from lightgc2n.layers.propagation import rows_of
 from lightgc2n.layers.subspaces import NoAlignment, SubspaceAlignment, contrast
 from lightgc2n.models.contract import Model
 
@@ -80,17 +81,17 @@ class LightGC2N(Model):
     def encode(self) -> Encoded:
         layers = self.convolution.items(self._dropped(self.item_embeddings), self.account_embeddings)  # Eq. 3 to 10
         items = torch.stack(layers).sum(dim=0)  # Eq. 11
-        refined = self.alignment.refined(items)  # Eq. 15, 16
-        return Encoded(layers, items, refined, self.alignment(items, refined))  # Eq. 19
+        return Encoded(layers, items, *self.alignment(items))  # Eq. 15, 16, 19
 
     def losses(self, encoded: Encoded, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
         """The two terms of Eq. 22, each a mean, so that their weight means something."""
-        sequences = running_sums(encoded.rows, batch.log, self.config.pooling)[batch.counts]  # Eq. 14
-        accounts = self._accounts(encoded, batch.account)
-        row = torch.nonzero(batch.counts, as_tuple=True)[0]
-        features, target = self._features(sequences, accounts[row]), batch.next_item[batch.counts]
-        even = torch.full_like(features[:, 0], 1 / max(1, len(target)))
-        next_item = linear_cross_entropy(features, self.head.weight, target, even, self.head.bias)  # Eq. 20, 21
+        sequences = running_sums(encoded.rows, batch.log, self.config.pooling).flatten(0, 1)  # Eq. 14
+        near = self.graph(batch.account, self.account_embeddings)
+        accounts = self.convolution.accounts(near, encoded.layers)
+        features = self._features(rows_of(sequences, batch.at), rows_of(accounts, batch.row))
+        next_item = linear_cross_entropy(
+            features, self.head.weight, batch.target, batch.share, self.head.bias
+        )  # Eq. 20, 21
         return {
             "next_item": next_item,
             "contrast": self.config.contrast_weight * self._contrast(encoded, batch),
@@ -99,37 +100,36 @@ class LightGC2N(Model):
     @torch.no_grad()
     def scores(self, encoded: Encoded, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
         """A score for each item of the domain: f(S, A) of Eq. 1; without any history the account alone decides."""
-        known = batch.account >= 0
-        near = self.graph(batch.account.clamp(min=0), self.account_embeddings)
-        accounts = self.convolution.accounts(near, encoded.layers)
-        if not bool(known.all()):
-            folded = self.convolution.accounts(self.from_history(batch), encoded.layers)
-            accounts = torch.where(known[:, None], accounts, folded)
-        return self._logits(self._sequence(encoded, batch), accounts)[:, domain.start : domain.stop]
+        return self._scores(encoded, batch, self.from_graph_and_history(batch), domain)
 
     @torch.no_grad()
     def fold_in_scores(self, encoded: Encoded, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
         """Scores where the history, not the training graph, says what an account holds: for newer or edited logs."""
-        accounts = self.convolution.accounts(self.from_history(batch), encoded.layers)
-        return self._logits(self._sequence(encoded, batch), accounts)[:, domain.start : domain.stop]
+        return self._scores(encoded, batch, self.from_history(batch), domain)
+
+    def from_graph_and_history(self, batch: Batch) -> Neighbourhood:
+        """All that is known of an account: what the training graph gives it, and the history at hand."""
+        held = self.graph(batch.account, self.account_embeddings)
+        items, known = torch.cat([held.items, batch.history], dim=1), torch.cat([held.known, batch.known], dim=1)
+        return Neighbourhood(self._start(batch.account), *distinct(items, known))
 
     def from_history(self, batch: Batch) -> Neighbourhood:
-        """The neighbourhood that a history alone gives: a new account starts from the mean of those in training."""
-        items, known = distinct_history(batch)
-        start = torch.where(
-            (batch.account >= 0)[:, None],
-            self.account_embeddings[batch.account.clamp(min=0)],
-            self.account_embeddings[self.graph.held_offsets.diff() > 0].mean(dim=0),
-        )
-        return Neighbourhood(start, items, known)
+        """The neighbourhood that a history alone gives."""
+        return Neighbourhood(self._start(batch.account), *distinct(batch.history, batch.known))
+
+    def _start(self, account: Int[Tensor, "B"]) -> Float[Tensor, "B W"]:
+        """Where accounts start; one that training does not have starts from the mean of those it has."""
+        mean = self.account_embeddings[self.graph.held_offsets.diff() > 0].mean(dim=0)
+        return torch.where((account >= 0)[:, None], self.account_embeddings[account.clamp(min=0)], mean)
 
     def _sequence(self, encoded: Encoded, batch: Batch) -> Float[Tensor, "B D"]:
         sums = running_sums(encoded.rows, batch.history, self.config.pooling)  # Eq. 14
         row = torch.arange(len(batch.length), device=batch.length.device)
         return sums[row, (batch.length - 1).clamp(min=0)] * (batch.length > 0)[:, None]
 
-    def _accounts(self, encoded: Encoded, account: Int[Tensor, "B"]) -> Float[Tensor, "B D"]:
-        return self.convolution.accounts(self.graph(account, self.account_embeddings), encoded.layers)
+    def _scores(self, encoded: Encoded, batch: Batch, near: Neighbourhood, domain: Domain) -> Float[Tensor, "B M"]:
+        accounts = self.convolution.accounts(near, encoded.layers)
+        return self._logits(self._sequence(encoded, batch), accounts)[:, domain.start : domain.stop]
 
     def _features(self, sequence: Float[Tensor, "B D"], account: Float[Tensor, "B D"]) -> Float[Tensor, "B 2*D"]:
         return self._dropped(torch.cat([sequence, account], dim=-1))
@@ -139,10 +139,12 @@ class LightGC2N(Model):
 
     def _contrast(self, encoded: Encoded, batch: TrainingBatch) -> Float[Tensor, ""]:
         """Eq. 18 as a mean over the events of the batch: every distinct item once, weighted by its count."""
-        item, count = torch.unique(batch.log[batch.seen], return_counts=True)
-        refined = encoded.refined if self.config.negatives == "all" else encoded.refined[item]
-        same = item if self.config.negatives == "all" else torch.arange(len(item), device=item.device)
-        return contrast(refined, encoded.items[item], same, self.config.temperature, count / count.sum())  # Eq. 17, 18
+        item, share = batch.items, batch.item_share
+        originals, temperature = rows_of(encoded.items, item), self.config.temperature
+        if self.config.negatives == "all":
+            return contrast(encoded.refined, originals, item, temperature, share)  # Eq. 17, 18
+        own = torch.arange(len(item), device=item.device)
+        return contrast(rows_of(encoded.refined, item), originals, own, temperature, share, share == 0)  # Eq. 17, 18
 
     def _dropped(self, vectors: Tensor) -> Tensor:
         return dropout(vectors, self.config.dropout, self.training)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lightgc2n.data.batches import make_batch, query_batches, training_batches
+from lightgc2n.data.batches import Sizes, make_batch, query_batches, sizes_of, training_batches
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from tests.worlds import dataset_of
 
@@ -62,3 +62,41 @@ def test_one_endless_log_does_not_widen_the_others(monkeypatch: pytest.MonkeyPat
     parts = list(query_batches(queries, rows_per_batch=100))
     assert [tuple(part.batch.history.shape) for part in parts] == [(3, 2), (1, 39), (3, 2)]
     assert sum(len(part.target) for part in parts) == 7
+
+
+@pytest.mark.parametrize("targets", ["all", "last"])
+def test_targets_and_items_are_listed(targets: str) -> None:
+    train = split_dataset(LONG, SplitConfig(targets=targets)).train
+    (batch,) = training_batches(train, rows_per_batch=8)
+    assert batch.target.tolist() == batch.next_item[batch.counts].tolist()
+    assert batch.row.tolist() == batch.counts.nonzero()[:, 0].tolist()
+    assert batch.share.tolist() == pytest.approx([1 / len(batch.at)] * len(batch.at))
+    seen = batch.log[batch.seen].tolist()
+    assert batch.items.tolist() == sorted(set(seen))
+    assert batch.item_share.tolist() == pytest.approx([seen.count(item) / len(seen) for item in sorted(set(seen))])
+
+
+def test_padding_to_a_size_counts_for_nothing() -> None:
+    train = split_dataset(LONG, SplitConfig()).train
+    (exact,) = training_batches(train, rows_per_batch=8)
+    (wide,) = training_batches(train, rows_per_batch=8, sizes=Sizes(rows=4, places=5, targets=6, items=2, grain=8))
+    rows, places = exact.log.shape
+    assert wide.log.shape == (4, 5)
+    assert wide.log[:rows, :places].tolist() == exact.log.tolist()
+    assert wide.seen.sum() == exact.seen.sum()
+    assert wide.counts.sum() == exact.counts.sum()
+    assert len(wide.at) == len(wide.share) == 6
+    assert wide.target[: len(exact.at)].tolist() == exact.target.tolist()
+    assert wide.share.tolist() == [*exact.share.tolist(), *[0.0] * (6 - len(exact.at))]
+    assert len(exact.items) > 2
+    assert len(wide.items) == 8  # more than asked for, so a multiple of the grain
+
+
+def test_sizes_hold_every_batch_of_a_pass() -> None:
+    train = split_dataset(LONG, SplitConfig()).train
+    sizes = sizes_of(train, rows_per_batch=2, grain=4)
+    for batch in training_batches(train, 2, np.random.default_rng(0), sizes=sizes):
+        assert len(batch.account) == sizes.rows
+        assert batch.log.shape == (sizes.rows, sizes.places)
+        assert len(batch.at) == sizes.targets
+        assert len(batch.items) == sizes.items

@@ -8,7 +8,7 @@ from torch import tensor
 from torch.testing import assert_close
 
 from lightgc2n.data.batches import Batch
-from lightgc2n.layers.history import distinct_history, running_sums
+from lightgc2n.layers.history import distinct, running_sums
 
 ROWS = tensor([[100.0], [1.0], [10.0]])
 LOG = tensor([[1, 2, 1], [2, 0, 0]])  # the second log has one event, and padding behind it
@@ -36,7 +36,7 @@ def test_a_prefix_knows_nothing_of_what_follows(pooling: str) -> None:
 
 def test_distinct_items_by_hand() -> None:
     batch = Batch(tensor([0, 1, 2]), tensor([[2, 0, 2, 1], [1, 0, 0, 0], [0, 0, 0, 0]]), tensor([4, 1, 0]))
-    items, known = distinct_history(batch)
+    items, known = distinct(batch.history, batch.known)
     assert [row[there].tolist() for row, there in zip(items, known, strict=True)] == [[0, 1, 2], [1], []]
     assert not items[~known].any()
 
@@ -46,7 +46,7 @@ def test_distinct_items_are_those_of_a_set(logs: list[list[int]], padding: int) 
     widest = max(1, max(len(log) for log in logs))
     history = tensor([log + [padding] * (widest - len(log)) for log in logs])
     batch = Batch(torch.arange(len(logs)), history, tensor([len(log) for log in logs]))
-    items, known = distinct_history(batch)
+    items, known = distinct(batch.history, batch.known)
     assert [sorted(row[there].tolist()) for row, there in zip(items, known, strict=True)] == [
         sorted(set(log)) for log in logs
     ]

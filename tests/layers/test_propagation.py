@@ -14,7 +14,7 @@ from torch.testing import assert_close
 from lightgc2n.graph.sequential import Edges, build_graph
 from lightgc2n.layers import plain
 from lightgc2n.layers.convolution import SHARPEST, GraphSums
-from lightgc2n.layers.propagation import EveryAccountAttends, WeightedSum, attend
+from lightgc2n.layers.propagation import EveryAccountListens, WeightedSum, attend, rows_of
 from tests.graph.logs import ITEMS, LOGS, training_of
 
 WIDTH, USERS = 3, 2
@@ -102,7 +102,9 @@ def test_attention_of_all_accounts_is_that_of_the_plain_layer(logs: list[list[in
     users, items = torch.randn(len(logs), USERS, WIDTH), torch.randn(ITEMS, WIDTH)
     rows, columns, _ = listed(held)
     slow = with_gradients(lambda u, i: plain.attend(u, i, rows, columns), users, items)
-    assert_same(with_gradients(EveryAccountAttends(held), users, items), slow)
+    everybody = EveryAccountListens(held)
+    assert_same(with_gradients(lambda u, i: everybody(u, i)[1], users, items), slow)
+    assert_close(everybody(users, items)[0], WeightedSum(held)(items))
 
 
 def test_very_uneven_degrees() -> None:
@@ -110,13 +112,22 @@ def test_very_uneven_degrees() -> None:
     held = GraphSums(build_graph(training_of(logs, items=302))).held
     torch.manual_seed(0)
     users, items = torch.randn(7, USERS, WIDTH), torch.randn(302, WIDTH)
-    attends, (rows, columns, _) = EveryAccountAttends(held), listed(held)
-    assert len(attends.blocks) == 4  # none; one item (three accounts); seven; 299 and 300 together
+    everybody, (rows, columns, _) = EveryAccountListens(held), listed(held)
+    assert len(everybody.blocks) == 4  # none; one item (three accounts); seven; 299 and 300 together
     slow = with_gradients(lambda u, i: plain.attend(u, i, rows, columns), users, items)
-    assert_same(with_gradients(attends, users, items), slow)
+    assert_same(with_gradients(lambda u, i: everybody(u, i)[1], users, items), slow)
 
 
 def test_accounts_out_of_order_are_our_own_mistake() -> None:
     edges = build_graph(training_of([[0, 1], [2]])).items_of_account
     with pytest.raises(AssertionError, match="order of their degrees"):
-        EveryAccountAttends(edges)
+        EveryAccountListens(edges)
+
+
+def test_rows_of_a_table_and_their_gradient_by_hand() -> None:
+    table = tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], requires_grad=True)
+    found = rows_of(table, tensor([[2, 0], [2, 2]]))
+    assert found.tolist() == [[[5.0, 6.0], [1.0, 2.0]], [[5.0, 6.0], [5.0, 6.0]]]
+    found.sum().backward()
+    assert table.grad is not None
+    assert table.grad.tolist() == [[1.0, 1.0], [0.0, 0.0], [3.0, 3.0]]

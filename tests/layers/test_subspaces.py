@@ -69,25 +69,34 @@ def test_contrast_by_hand() -> None:
     assert_close(found, tensor(-math.log(math.exp(2) / (math.exp(2) + 1))))
 
 
+def test_padding_among_the_refined_takes_no_part_in_the_contrast() -> None:
+    refined, original = tensor([[2.0, 0.0], [0.0, 1.0], [7.0, 7.0]]), tensor([[9.0, 0.0]])
+    found = contrast(refined, original, tensor([0]), 1.0, tensor([1.0]), tensor([False, False, True]))
+    assert_close(found, contrast(refined[:2], original, tensor([0]), 1.0, tensor([1.0])))
+
+
 def test_alignment_by_hand() -> None:
     alignment = SubspaceAlignment(2, 2, smoothing=1e-4)
     with torch.no_grad():
         alignment.mix.weight.copy_(tensor([[0.0, 1.0], [1.0, 0.0]]))  # swaps the two features
-    items, refined = tensor([[3.0, 4.0]]), tensor([[0.1, 0.5]])
-    # (0.6, 0.8) + (0.5, 0.1) = (1.1, 0.9); LayerNorm over two features gives ±1
-    assert_close(alignment(items, refined), tensor([[1.0, -1.0]]), rtol=0, atol=1e-3)
+        alignment.bases.copy_(tensor([[0.0, 2.0], [1.0, 0.0]]))
+    # Strengths (8² and 3², smoothing aside) share the item 64 : 9, so that its refinement is (3 · 9/73, 4 · 64/73).
+    refined, rows = alignment(tensor([[3.0, 4.0]]))
+    assert_close(refined, tensor([[3 * 9 / 73, 4 * 64 / 73]]), rtol=1e-4, atol=0)
+    # (0.6, 0.8) + (3.51, 0.37) = (4.11, 1.17); LayerNorm over two features gives ±1
+    assert_close(rows, tensor([[1.0, -1.0]]), rtol=0, atol=1e-3)
 
 
 def test_alignment_refines_by_its_own_bases() -> None:
     alignment, items = SubspaceAlignment(3, 4, smoothing=0.2), torch.randn(5, 4)
     affinity = subspace_affinity(items, alignment.bases, 0.2)
-    assert_close(alignment.refined(items), refine(items, alignment.bases, affinity))
+    assert_close(alignment(items)[0], refine(items, alignment.bases, affinity))
 
 
 def test_no_alignment_leaves_items_alone() -> None:
     none, items = NoAlignment(), torch.randn(3, 2)
     none.start_from(items)
-    assert none(items, none.refined(items)) is items
+    assert all(found is items for found in none(items))
 
 
 def up_to_sign(found: Tensor) -> list[list[float]]:

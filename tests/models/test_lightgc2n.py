@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, tensor
 from torch.testing import assert_close
 
-from lightgc2n.data.batches import Batch, make_batch, training_batches
+from lightgc2n.data.batches import Batch, Sizes, make_batch, training_batches
 from lightgc2n.data.dataset import Dataset, Domain
 from lightgc2n.data.splits import UNSEEN, SplitConfig, split_dataset
 from lightgc2n.layers.capsules import DynamicRouting, routing_weights
@@ -52,19 +52,22 @@ def test_rows_are_the_aligned_items() -> None:
     model = model_of()
     assert isinstance(model.alignment, SubspaceAlignment)
     encoded = model.encode()
-    refined = model.alignment.refined(encoded.items)
+    refined, rows = model.alignment(encoded.items)
     assert_close(encoded.refined, refined)
-    assert_close(encoded.rows, model.alignment(encoded.items, refined))
+    assert_close(encoded.rows, rows)
 
 
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
 def test_scores_are_those_of_a_slow_loop(pooling: str) -> None:
     model = model_of(pooling=pooling)
     encoded, batch = model.encode(), asked_batch()
-    accounts = account_vectors(model, encoded)
     for row, found in enumerate(scores(model, batch)):
-        log = batch.history[row, : batch.length[row]].tolist()
-        both = torch.cat([prefixes(encoded.rows, log, pooling)[-1], accounts[batch.account[row]]])
+        log, owner = batch.history[row, : batch.length[row]].tolist(), int(batch.account[row])
+        trained = SPLIT.train.events[SPLIT.train.offsets[owner] : SPLIT.train.offsets[owner + 1]].tolist()
+        items = tensor([sorted({*log, *trained})])  # all that is known of the account
+        near = Neighbourhood(model.account_embeddings[[owner]], items, torch.ones_like(items, dtype=torch.bool))
+        account = model.convolution.accounts(near, encoded.layers)[0]
+        both = torch.cat([prefixes(encoded.rows, log, pooling)[-1], account])
         assert_close(found, model.head.weight @ both + model.head.bias, rtol=1e-4, atol=1e-5)
 
 
@@ -212,6 +215,16 @@ def test_a_domain_gets_its_own_columns() -> None:
 # Accounts that training does not have, or has otherwise
 
 
+@pytest.mark.parametrize("negatives", ["all", "batch"])
+def test_padding_of_a_training_batch_changes_no_loss(negatives: str) -> None:
+    model = model_of(negatives=negatives)
+    sizes = Sizes(rows=20, places=11, targets=100, items=30)
+    (wide,) = training_batches(SPLIT.train, 10_000, sizes=sizes)
+    encoded = model.encode()
+    for name, term in model.losses(encoded, one_batch()).items():
+        assert_close(model.losses(encoded, wide)[name], term)
+
+
 def history_of(account: int, named: int) -> Batch:
     """The training events of an account as a history, asked under another name."""
     log = SPLIT.train.events[SPLIT.train.offsets[account] : SPLIT.train.offsets[account + 1]].tolist()
@@ -240,8 +253,20 @@ def test_folding_in_hears_what_the_graph_does_not_have() -> None:
     model, batch, domain = model_of(), history_of(0, 0), Domain("all", 0, SPLIT.train.items)
     other = next(item for item in range(SPLIT.train.items) if item not in batch.history[0, :-1])
     longer = Batch(batch.account, torch.cat([batch.history[:, :-1], tensor([[other]])], dim=1), batch.length + 1)
-    folded = model.fold_in_scores(model.encode(), longer, domain)
-    assert (folded - scores(model, longer)).abs().max() > 1e-6
+    encoded = model.encode()
+    assert_close(model.fold_in_scores(encoded, longer, domain), scores(model, longer))  # the graph has nothing to add
+    near = model.graph(batch.account, model.account_embeddings)
+    heard = [model.convolution.accounts(these, encoded.layers) for these in (near, model.from_history(longer))]
+    assert (heard[0] - heard[1]).abs().max() > 1e-6
+
+
+def test_a_known_account_keeps_what_a_short_history_leaves_out() -> None:
+    model, whole = model_of(), history_of(0, 0)
+    short = Batch(whole.account, whole.history[:, :1], tensor([1]))
+    held = set(SPLIT.train.events[: SPLIT.train.offsets[1]].tolist())
+    near = model.from_graph_and_history(short)
+    assert set(near.items[near.known].tolist()) == held
+    assert model.from_history(short).known.sum() == 1
 
 
 def test_an_unseen_account_starts_from_the_mean_of_those_in_training() -> None:
