@@ -1,5 +1,6 @@
 """One run from data to trained weights, and its test."""
 
+import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from lightgc2n.evaluation.ranks import Scorer, target_ranks
 from lightgc2n.models.contract import Model
 from lightgc2n.training.checkpoints import Progress
 from lightgc2n.training.loop import TrainingConfig, train
-from lightgc2n.training.runs import RunPlan, load_run, plan_of, refuse_other_data, start_run
+from lightgc2n.training.runs import RunPlan, load_run, plan_of, refuse_other_data, sole_trainer, start_run
 
 CHOOSING_CUTOFF = 20  # checkpoints are chosen by validation MRR at this
 
@@ -34,12 +35,19 @@ def open_data(plan: RunPlan) -> tuple[Dataset, Split]:
     return dataset, split_dataset(dataset, plan.split)
 
 
-def train_run(plan: RunPlan, folder: Path, device: str = "cpu") -> Progress:
-    """Trains the planned model in `folder`; a run that was stopped goes on."""
+def train_run(plan: RunPlan, folder: Path, device: str = "cpu", seconds: float = math.inf) -> Progress:
+    """Trains the planned model in `folder`; a run that was stopped goes on.
+
+    Args:
+        seconds: stop for now at the end of the first epoch that ends later than this.
+    """
+    started = time.monotonic()
     dataset, split = open_data(plan)
     start_run(folder, plan, dataset)
-    model = new_model(plan.model, split, plan.settings, plan.training.seed)
-    return train(model, split, plan.training, validation(split, device), folder, device)
+    with sole_trainer(folder):
+        model = new_model(plan.model, split, plan.settings, plan.training.seed)
+        left = seconds - (time.monotonic() - started)
+        return train(model, split, plan.training, validation(split, device), folder, device, left)
 
 
 def train_in_memory(
@@ -117,6 +125,8 @@ def evaluate_run(folder: Path, data: Path | None = None, device: str = "cpu", fo
         "best_epoch": progress.best_epoch,
         "ended_by": progress.ended_by,
         "training_seconds": round(progress.seconds, 1),
+        "validation": progress.best_value,
+        "peak_memory_mb": round(progress.peak_bytes / 1e6, 1),
     }
     ranks, facts = {}, {}
     for way, scorer in ways.items():

@@ -1,7 +1,7 @@
 """The training loop: it adds the terms of a model's loss and never asks which model it trains."""
 
 import json
-import resource
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from torch.optim import Adam
 from lightgc2n.config import setting
 from lightgc2n.data.batches import TrainingBatch, training_batches
 from lightgc2n.data.splits import Split
+from lightgc2n.devices import peak_bytes
 from lightgc2n.errors import ScoreError
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import SECONDS_BETWEEN_LINES, say, step
@@ -46,13 +47,16 @@ def train(
     evaluate: Callable[[Model], float],
     folder: Path | None = None,
     device: str = "cpu",
+    seconds: float = math.inf,
 ) -> Progress:
     """Trains until patience or budget ends it, and leaves the best weights in the model.
 
     Args:
         evaluate: the validation metric, higher is better; test events never choose anything.
         folder: where checkpoints and metrics go; a run that is there already goes on.
+        seconds: the first epoch that ends later than this is the last for now; the run has then not ended.
     """
+    until = time.monotonic() + seconds
     model.to(device)
     optimizer = Adam(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
     progress = _resume(model, optimizer, folder)
@@ -72,10 +76,13 @@ def train(
                 progress.best_value, progress.best_epoch = row["validation"], epoch
                 best = _keep_best(model, progress, folder)
         progress.ended_by = _end(progress, config)
+        progress.peak_bytes = max(progress.peak_bytes, peak_bytes(device))
         _write(model, optimizer, progress, row, folder)
         if time.monotonic() - spoke > SECONDS_BETWEEN_LINES or progress.ended_by:
             spoke = time.monotonic()
             say(_sentence(row, progress, config, split))
+        if time.monotonic() > until and not progress.ended_by:
+            return progress
     model.load_state_dict(best if best is not None else load_checkpoint(_path(folder, BEST))[0])
     model.eval()
     return progress
@@ -129,7 +136,7 @@ def _sentence(row: dict[str, Any], progress: Progress, config: TrainingConfig, s
     if "validation" in row:
         terms.append(f"validation MRR@20 {100 * row['validation']:.2f} % (best {100 * progress.best_value:.2f} %)")
     left = (config.epochs - progress.epochs) * progress.seconds / max(1, progress.epochs)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    memory = progress.peak_bytes / 1e6
     speed = f"{steps / max(row['seconds'], 1e-9):.1f} steps/s, at most {left:.0f} s left, {memory:.0f} MB"
     return f"epoch {row['epoch'] + 1}/{config.epochs}: {', '.join(terms)}; {speed}"
 

@@ -4,12 +4,17 @@ run.json            model, settings, split, training, seed, data and its checksu
 metrics.jsonl       one line an epoch
 last.safetensors    to go on from
 best.safetensors    the weights with the best validation value
+results.json        what the test found, and what training cost, where a plan asked for it
+ranks.npy           the rank of each test target, likewise
 """
 
+import fcntl
 import json
 import os
 import platform
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +25,7 @@ import torch
 from lightgc2n import __version__, zoo
 from lightgc2n.config import read_settings
 from lightgc2n.data.dataset import Dataset
+from lightgc2n.data.files import new_file
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.models.contract import Model
@@ -40,14 +46,20 @@ class RunPlan:
     split: SplitConfig = field(default_factory=SplitConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
-    def describe(self, dataset: Dataset) -> dict[str, Any]:
-        """The plan with every setting spelled out, ready for JSON."""
+    def parts(self) -> dict[str, Any]:
+        """What is trained, with every setting spelled out, ready for JSON."""
         return {
-            "made_by": f"lightgc2n {__version__}",
             "model": self.model,
             "settings": asdict(zoo.model_config(self.model, self.settings)),
             "split": asdict(self.split),
             "training": asdict(self.training),
+        }
+
+    def describe(self, dataset: Dataset) -> dict[str, Any]:
+        """The parts, and what else the result depends on."""
+        return {
+            "made_by": f"lightgc2n {__version__}",
+            **self.parts(),
             "data": {"folder": str(self.data.resolve()), "domain": self.domain, "checksum": dataset.checksum},
             "versions": versions(),
             "commit": _commit(),
@@ -56,21 +68,38 @@ class RunPlan:
 
 def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
     """Makes the folder of a run, or checks that the one that is there holds the same run."""
-    wanted = plan.describe(dataset)
-    if not folder.exists():
-        folder.mkdir(parents=True)
-        temporary = folder / f".{RUN}"
-        temporary.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
-        os.replace(temporary, folder / RUN)
+    if (folder / RUN).exists() or _holds_something(folder):
+        refuse_another_run(folder, plan, dataset)
         return
+    description = json.dumps(plan.describe(dataset), indent=1) + "\n"
+    with new_file(folder / RUN) as temporary:
+        temporary.write_text(description, encoding="utf-8")
+
+
+def refuse_another_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
+    """Stops when the run in `folder` is not the planned one."""
     found = read_run(folder)
-    for part in ("model", "settings", "split", "training"):
-        if found[part] != wanted[part]:
+    for part, wanted in plan.parts().items():
+        if found[part] != wanted:
             raise OutputError(
                 f"{folder} holds another run ({part} differs). Choose another --out, or the same settings."
             )
-    if found["data"]["checksum"] != wanted["data"]["checksum"]:
+    data = found["data"]
+    if (data["checksum"], data["domain"]) != (dataset.checksum, plan.domain):
         raise OutputError(f"{folder} holds a run on other data. Choose another --out.")
+
+
+@contextmanager
+def sole_trainer(folder: Path) -> Iterator[None]:
+    """Keeps a second process from training the same run; however a process ends, its lock ends with it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise OutputError(f"{folder} is being trained by another process. Wait for it, or stop it.") from None
+    finally:
+        os.close(handle)
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -123,6 +152,11 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
     }
+
+
+def _holds_something(folder: Path) -> bool:
+    """Whether there is more in a folder than what a process killed at its first step may leave."""
+    return folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir())
 
 
 def _commit() -> str | None:
