@@ -19,8 +19,10 @@ from lightgc2n.errors import DataError
 from lightgc2n.evaluation.metrics import Floats
 from lightgc2n.evaluation.ranks import Scorer, target_ranks
 from lightgc2n.models.contract import Model
+from lightgc2n.progress import say
 from lightgc2n.training.checkpoints import Progress
-from lightgc2n.training.loop import TrainingConfig, train
+from lightgc2n.training.estimate import estimate
+from lightgc2n.training.loop import LAST, TrainingConfig, train
 from lightgc2n.training.runs import RunPlan, load_run, plan_of, refuse_other_data, sole_trainer, start_run
 
 CHOOSING_CUTOFF = 20  # checkpoints are chosen by validation MRR at this
@@ -46,8 +48,11 @@ def train_run(plan: RunPlan, folder: Path, device: str = "cpu", seconds: float =
     start_run(folder, plan, dataset)
     with sole_trainer(folder):
         model = new_model(plan.model, split, plan.settings, plan.training.seed)
+        evaluate = validation(split, device)
+        if not (folder / LAST).exists() and (taking := estimate(model, split, plan.training, evaluate, device)):
+            say(str(taking))
         left = seconds - (time.monotonic() - started)
-        return train(model, split, plan.training, validation(split, device), folder, device, left)
+        return train(model, split, plan.training, evaluate, folder, device, left)
 
 
 def train_in_memory(
