@@ -1,7 +1,6 @@
 """The runs of a folder in one table, grouped over seeds: mean and spread (largest less smallest)."""
 
 import csv
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any
 
 from lightgc2n.data.files import new_file
 from lightgc2n.experiments.results import read_results
-from lightgc2n.training.loop import METRICS
+from lightgc2n.training.record import read_rows
 from lightgc2n.training.runs import RUN
 
 SHARES = ("RC@5", "RC@20", "MRR@5", "MRR@20", "validation MRR@20")
@@ -45,11 +44,7 @@ def summarise(folder: Path) -> Summary:
 
 def epochs_of(run: Path) -> int:
     """How many epochs a run has written down so far."""
-    try:
-        lines = (run / METRICS).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return 0
-    return 1 + max((json.loads(line)["epoch"] for line in lines if line.endswith("}")), default=-1)
+    return 1 + max((row["epoch"] for row in read_rows(run)), default=-1)
 
 
 def write_summary(folder: Path) -> Summary:

@@ -2,6 +2,7 @@
 
 run.json            model, settings, split, training, seed, data and its checksum, versions, git commit
 metrics.jsonl       one line an epoch
+tensorboard/        the same for TensorBoard, where that is installed
 last.safetensors    to go on from
 best.safetensors    the weights with the best validation value
 results.json        what the test found, and what training cost, where a plan asked for it
