@@ -1,6 +1,6 @@
 """What every epoch said: a line in metrics.jsonl and, where TensorBoard is installed, its scalars in tensorboard/.
 
-The lines are the truth. TensorBoard's files are made from them anew whenever a run goes on: no epoch stands there twice.
+The lines are the truth. TensorBoard's files are made from them anew when a run goes on, so no epoch stands there twice.
 """
 
 import json
@@ -59,12 +59,12 @@ def _board(folder: Path) -> Iterator[Callable[[Row], None]]:
         return
     shutil.rmtree(folder, ignore_errors=True)
     # What a TensorBoard that is open already has read of the run is dropped too.
-    with SummaryWriter(str(folder), purge_step=0) as writer:  # type: ignore[no-untyped-call]
+    with SummaryWriter(str(folder), purge_step=0) as writer:
 
         def show(row: Row) -> None:
             for name, value in row.items():
                 if name != "epoch":
-                    writer.add_scalar(name, value, row["epoch"])  # type: ignore[no-untyped-call]
-            writer.flush()  # type: ignore[no-untyped-call]
+                    writer.add_scalar(name, value, row["epoch"])
+            writer.flush()
 
         yield show

@@ -92,10 +92,15 @@ def refuse_another_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
 
 @contextmanager
 def sole_trainer(folder: Path) -> Iterator[None]:
-    """Keeps a second process from training the same run; however a process ends, its lock ends with it."""
+    """Keeps a second process from training the same run; however a process ends, its lock ends with it.
+
+    What a killed process left half-written is removed.
+    """
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for path in folder.glob(".*"):
+            path.unlink()
         yield
     except BlockingIOError:
         raise OutputError(f"{folder} is being trained by another process. Wait for it, or stop it.") from None
