@@ -20,10 +20,19 @@ from lightgc2n.evaluation.metrics import Floats
 from lightgc2n.evaluation.ranks import Scorer, target_ranks
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import say
+from lightgc2n.training.carrying import carry_over
 from lightgc2n.training.checkpoints import Progress
 from lightgc2n.training.estimate import estimate
 from lightgc2n.training.loop import LAST, TrainingConfig, train
-from lightgc2n.training.runs import RunPlan, load_run, plan_of, refuse_other_data, sole_trainer, start_run
+from lightgc2n.training.runs import (
+    RunPlan,
+    epochs_before,
+    load_run,
+    plan_of,
+    refuse_other_data,
+    sole_trainer,
+    start_run,
+)
 
 CHOOSING_CUTOFF = 20  # checkpoints are chosen by validation MRR at this
 
@@ -48,11 +57,13 @@ def train_run(plan: RunPlan, folder: Path, device: str = "cpu", seconds: float =
     start_run(folder, plan, dataset)
     with sole_trainer(folder):
         model = new_model(plan.model, split, plan.settings, plan.training.seed)
+        if plan.from_run is not None and not (folder / LAST).exists():
+            carry_over(model, dataset, plan.from_run)
         evaluate = validation(split, device)
         if not (folder / LAST).exists() and (taking := estimate(model, split, plan.training, evaluate, device)):
             say(str(taking))
         left = seconds - (time.monotonic() - started)
-        return train(model, split, plan.training, evaluate, folder, device, left)
+        return train(model, split, plan.training, evaluate, folder, device, left, epochs_before(folder))
 
 
 def train_in_memory(

@@ -47,6 +47,7 @@ def train(
     folder: Path | None = None,
     device: str = "cpu",
     seconds: float = math.inf,
+    epochs_before: int = 0,
 ) -> Progress:
     """Trains until patience or budget ends it, and leaves the best weights in the model.
 
@@ -54,18 +55,23 @@ def train(
         evaluate: the validation metric, higher is better; test events never choose anything.
         folder: where checkpoints and metrics go; a run that is there already goes on.
         seconds: the first epoch that ends later than this is the last for now; the run has then not ended.
+        epochs_before: how many epochs the model has seen in another run; what it then knows is the first to be beaten.
     """
     until = time.monotonic() + seconds
     model.to(device)
     optimizer = Adam(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
     progress = _resume(model, optimizer, folder)
     best = _weights(model) if folder is None else None
+    if epochs_before and not progress.epochs:
+        progress.best_value = evaluate(model.eval())
+        best = _keep_best(model, progress, folder)
+        say(f"the weights it starts from: validation MRR@20 {100 * progress.best_value:.2f} %")
     spoke = -SECONDS_BETWEEN_LINES
     with recording(folder, progress.epochs) as record:
         while not progress.ended_by:
             epoch = progress.epochs
             started = time.perf_counter()
-            losses = _epoch(model, optimizer, split, config, epoch, device)
+            losses = _epoch(model, optimizer, split, config, epochs_before + epoch, device)
             progress.epochs += 1
             progress.seconds += time.perf_counter() - started
             row: Row = {"epoch": epoch, **losses, "seconds": time.perf_counter() - started}

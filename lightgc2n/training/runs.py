@@ -1,6 +1,7 @@
 """The folder of a run: everything needed to know what was trained, on what, and how far.
 
-run.json            model, settings, split, training, seed, data and its checksum, versions, git commit
+run.json            model, settings, split, training, seed, data and its checksum, versions, git commit, --from
+accounts.txt        the ids of all accounts, and in items.txt of all items: the rows of their weights
 metrics.jsonl       one line an epoch
 tensorboard/        the same for TensorBoard, where that is installed
 last.safetensors    to go on from
@@ -30,6 +31,7 @@ from lightgc2n.data.files import new_file
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.models.contract import Model
+from lightgc2n.training.carrying import write_vocabularies
 from lightgc2n.training.checkpoints import Progress, load_checkpoint
 from lightgc2n.training.loop import BEST, LAST, TrainingConfig
 
@@ -46,6 +48,7 @@ class RunPlan:
     settings: dict[str, Any] = field(default_factory=dict)  # of the model, where they differ from its defaults
     split: SplitConfig = field(default_factory=SplitConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    from_run: Path | None = None  # the run whose weights it starts from
 
     def parts(self) -> dict[str, Any]:
         """What is trained, with every setting spelled out, ready for JSON."""
@@ -62,6 +65,7 @@ class RunPlan:
             "made_by": f"lightgc2n {__version__}",
             **self.parts(),
             "data": {"folder": str(self.data.resolve()), "domain": self.domain, "checksum": dataset.checksum},
+            "from": _origin(self.from_run) if self.from_run is not None else None,
             "versions": versions(),
             "commit": _commit(),
         }
@@ -71,10 +75,11 @@ def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
     """Makes the folder of a run, or checks that the one that is there holds the same run."""
     if (folder / RUN).exists() or _holds_something(folder):
         refuse_another_run(folder, plan, dataset)
-        return
-    description = json.dumps(plan.describe(dataset), indent=1) + "\n"
-    with new_file(folder / RUN) as temporary:
-        temporary.write_text(description, encoding="utf-8")
+    else:
+        description = json.dumps(plan.describe(dataset), indent=1) + "\n"
+        with new_file(folder / RUN) as temporary:
+            temporary.write_text(description, encoding="utf-8")
+    write_vocabularies(folder, dataset)
 
 
 def refuse_another_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
@@ -88,6 +93,9 @@ def refuse_another_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
     data = found["data"]
     if (data["checksum"], data["domain"]) != (dataset.checksum, plan.domain):
         raise OutputError(f"{folder} holds a run on other data. Choose another --out.")
+    start = str(plan.from_run.resolve()) if plan.from_run is not None else None
+    if (found.get("from") or {}).get("run") != start:
+        raise OutputError(f"{folder} holds a run that started elsewhere (--from differs). Choose another --out.")
 
 
 @contextmanager
@@ -130,6 +138,11 @@ def plan_of(folder: Path) -> RunPlan:
     )
 
 
+def epochs_before(folder: Path) -> int:
+    """How many epochs the weights that a run started from had seen."""
+    return int((read_run(folder).get("from") or {}).get("epochs", 0))
+
+
 def load_run(folder: Path) -> tuple[str, Model, Progress]:
     """The name of the model, the model with its best weights, and how far the run has come."""
     found = read_run(folder)
@@ -158,6 +171,13 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
     }
+
+
+def _origin(run: Path) -> dict[str, Any]:
+    """Where weights come from: what is still worth knowing when that run is gone."""
+    found = read_run(run)
+    epochs = epochs_before(run) + load_checkpoint(run / BEST)[2].epochs
+    return {"run": str(run.resolve()), "data": found["data"], "epochs": epochs}
 
 
 def _holds_something(folder: Path) -> bool:
