@@ -1,4 +1,8 @@
-"""Where tensors live."""
+"""Where tensors live, and how much memory they took."""
+
+import platform
+import resource
+import sys
 
 from lightgc2n.errors import SettingError
 
@@ -12,3 +16,19 @@ def choose_device(name: str) -> str:
     if name == "cuda" and not torch.cuda.is_available():
         raise SettingError("--device cuda: no usable GPU was found. Use --device cpu, or see lightgc2n doctor.")
     return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+def device_name(device: str) -> str:
+    """What a result was computed on, in words."""
+    import torch
+
+    return torch.cuda.get_device_name() if device == "cuda" else f"cpu ({platform.machine()})"
+
+
+def peak_bytes(device: str) -> int:
+    """The most memory that this process has held so far: of the GPU where one is used, of the machine otherwise."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -31,3 +31,10 @@ class ScoreError(LightGC2NError):
     """A model gave a score that cannot be ranked."""
 
     status = 500
+
+
+class TrainingError(LightGC2NError):
+    """A run of a plan has failed; the others are there."""
+
+    exit_code = 1
+    status = 500

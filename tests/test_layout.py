@@ -1,6 +1,7 @@
 """Data flows one way through the folders, labels stay out of models, and nothing is unpickled."""
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,36 @@ def test_imports_only_look_up(path: Path) -> None:
         part = name.split(".")[0]
         if part != "__version__":
             assert LEVEL[part] <= LEVEL[top(path)], f"{path.name} imports {name}, which stands below it"
+
+
+def outside(path: Path) -> set[str]:
+    """The packages from outside that a file needs, and all files of the project that it imports need."""
+    needed, seen, waiting = set(), set(), [path]
+    while waiting:
+        path = waiting.pop()
+        seen.add(path)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                needed |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                needed.add((node.module or "").partition(".")[0])
+        for name in imported(path):
+            module = PACKAGE / Path(*name.split("."))
+            files = (module.with_suffix(".py"), module.parent.with_suffix(".py"), module / "__init__.py")
+            waiting += [file for file in files if file.exists() and file not in seen]
+    return needed - set(sys.stdlib_module_names) - {"lightgc2n"}
+
+
+TRAINING = [
+    *sorted((PACKAGE / "training").glob("*.py")),
+    *(PACKAGE / "experiments" / f"{name}.py" for name in ("single", "plans", "results", "side_by_side", "summary")),
+]
+
+
+@pytest.mark.parametrize("path", TRAINING, ids=lambda path: path.name)
+def test_what_trains_runs_on_a_bare_machine(path: Path) -> None:
+    assert outside(path) <= {"torch", "numpy", "safetensors", "jaxtyping", "rich"}
+    assert "polars" in outside(PACKAGE / "cli" / "import_.py"), "or this test sees nothing"
 
 
 def test_models_never_import_member_labels() -> None:

@@ -1,5 +1,6 @@
 """One run from data to trained weights, and its test."""
 
+import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +19,20 @@ from lightgc2n.errors import DataError
 from lightgc2n.evaluation.metrics import Floats
 from lightgc2n.evaluation.ranks import Scorer, target_ranks
 from lightgc2n.models.contract import Model
+from lightgc2n.progress import say
+from lightgc2n.training.carrying import carry_over
 from lightgc2n.training.checkpoints import Progress
-from lightgc2n.training.loop import TrainingConfig, train
-from lightgc2n.training.runs import RunPlan, load_run, plan_of, refuse_other_data, start_run
+from lightgc2n.training.estimate import estimate
+from lightgc2n.training.loop import LAST, TrainingConfig, train
+from lightgc2n.training.runs import (
+    RunPlan,
+    epochs_before,
+    load_run,
+    plan_of,
+    refuse_other_data,
+    sole_trainer,
+    start_run,
+)
 
 CHOOSING_CUTOFF = 20  # checkpoints are chosen by validation MRR at this
 
@@ -34,12 +46,24 @@ def open_data(plan: RunPlan) -> tuple[Dataset, Split]:
     return dataset, split_dataset(dataset, plan.split)
 
 
-def train_run(plan: RunPlan, folder: Path, device: str = "cpu") -> Progress:
-    """Trains the planned model in `folder`; a run that was stopped goes on."""
+def train_run(plan: RunPlan, folder: Path, device: str = "cpu", seconds: float = math.inf) -> Progress:
+    """Trains the planned model in `folder`; a run that was stopped goes on.
+
+    Args:
+        seconds: stop for now at the end of the first epoch that ends later than this.
+    """
+    started = time.monotonic()
     dataset, split = open_data(plan)
     start_run(folder, plan, dataset)
-    model = new_model(plan.model, split, plan.settings, plan.training.seed)
-    return train(model, split, plan.training, validation(split, device), folder, device)
+    with sole_trainer(folder):
+        model = new_model(plan.model, split, plan.settings, plan.training.seed)
+        if plan.from_run is not None and not (folder / LAST).exists():
+            carry_over(model, dataset, plan.from_run)
+        evaluate = validation(split, device)
+        if not (folder / LAST).exists() and (taking := estimate(model, split, plan.training, evaluate, device)):
+            say(str(taking))
+        left = seconds - (time.monotonic() - started)
+        return train(model, split, plan.training, evaluate, folder, device, left, epochs_before(folder))
 
 
 def train_in_memory(
@@ -117,6 +141,8 @@ def evaluate_run(folder: Path, data: Path | None = None, device: str = "cpu", fo
         "best_epoch": progress.best_epoch,
         "ended_by": progress.ended_by,
         "training_seconds": round(progress.seconds, 1),
+        "validation": progress.best_value,
+        "peak_memory_mb": round(progress.peak_bytes / 1e6, 1),
     }
     ranks, facts = {}, {}
     for way, scorer in ways.items():

@@ -17,6 +17,14 @@ class Model(nn.Module):
     config: Any
     scores_unseen_items: ClassVar[bool] = False  # whether a score for an item without training events means anything
 
+    def carried(self) -> dict[str, str]:
+        """What newer data finds by id: saved tensors whose rows stand for `accounts` or `items`.
+
+        Other parameters are carried over as they are. Other buffers are those of the newer data, like a graph, unless
+        they are said to be `whole`: drawn once, or learned.
+        """
+        return {}
+
     def start_epoch(self, epoch: int) -> None:
         """Refreshes what is computed once an epoch."""
 

@@ -71,6 +71,11 @@ class LightGC2N(Model):
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
 
+    def carried(self) -> dict[str, str]:
+        items = ("item_embeddings", "head.weight", "head.bias")
+        drawn = [name for name, _ in self.named_buffers() if name.endswith("routing.start")]
+        return {"account_embeddings": "accounts", **dict.fromkeys(items, "items"), **dict.fromkeys(drawn, "whole")}
+
     @torch.no_grad()
     def start_epoch(self, epoch: int) -> None:
         """Bases come from the items of the first epoch: those of an untrained model would be clusters of noise."""

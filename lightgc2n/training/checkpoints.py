@@ -28,6 +28,7 @@ class Progress:
     best_value: float = -1.0  # of the validation metric
     seconds: float = 0.0  # of training alone
     ended_by: str = ""  # patience, budget, or nothing while it runs
+    peak_bytes: int = 0  # the most memory of any process that trained it
 
 
 def save_checkpoint(path: Path, model: nn.Module, optimizer: Adam | None, progress: Progress) -> None:

@@ -1,12 +1,10 @@
 """The training loop: it adds the terms of a model's loss and never asks which model it trains."""
 
-import json
-import resource
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,12 +15,14 @@ from torch.optim import Adam
 from lightgc2n.config import setting
 from lightgc2n.data.batches import TrainingBatch, training_batches
 from lightgc2n.data.splits import Split
+from lightgc2n.devices import peak_bytes
 from lightgc2n.errors import ScoreError
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import SECONDS_BETWEEN_LINES, say, step
 from lightgc2n.training.checkpoints import Progress, load_checkpoint, restore_optimizer, save_checkpoint
+from lightgc2n.training.record import Row, recording
 
-BEST, LAST, METRICS = "best.safetensors", "last.safetensors", "metrics.jsonl"
+BEST, LAST = "best.safetensors", "last.safetensors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,36 +46,51 @@ def train(
     evaluate: Callable[[Model], float],
     folder: Path | None = None,
     device: str = "cpu",
+    seconds: float = math.inf,
+    epochs_before: int = 0,
 ) -> Progress:
     """Trains until patience or budget ends it, and leaves the best weights in the model.
 
     Args:
         evaluate: the validation metric, higher is better; test events never choose anything.
         folder: where checkpoints and metrics go; a run that is there already goes on.
+        seconds: the first epoch that ends later than this is the last for now; the run has then not ended.
+        epochs_before: how many epochs the model has seen in another run; what it then knows is the first to be beaten.
     """
+    until = time.monotonic() + seconds
     model.to(device)
     optimizer = Adam(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
     progress = _resume(model, optimizer, folder)
     best = _weights(model) if folder is None else None
+    if epochs_before and not progress.epochs:
+        progress.best_value = evaluate(model.eval())
+        best = _keep_best(model, progress, folder)
+        say(f"the weights it starts from: validation MRR@20 {100 * progress.best_value:.2f} %")
     spoke = -SECONDS_BETWEEN_LINES
-    while not progress.ended_by:
-        epoch = progress.epochs
-        started = time.perf_counter()
-        losses = _epoch(model, optimizer, split, config, epoch, device)
-        progress.epochs += 1
-        progress.seconds += time.perf_counter() - started
-        row: dict[str, Any] = {"epoch": epoch, **losses, "seconds": time.perf_counter() - started}
-        if progress.epochs % config.evaluate_every == 0 or progress.epochs == config.epochs:
-            model.eval()
-            row["validation"] = evaluate(model)
-            if row["validation"] > progress.best_value:
-                progress.best_value, progress.best_epoch = row["validation"], epoch
-                best = _keep_best(model, progress, folder)
-        progress.ended_by = _end(progress, config)
-        _write(model, optimizer, progress, row, folder)
-        if time.monotonic() - spoke > SECONDS_BETWEEN_LINES or progress.ended_by:
-            spoke = time.monotonic()
-            say(_sentence(row, progress, config, split))
+    with recording(folder, progress.epochs) as record:
+        while not progress.ended_by:
+            epoch = progress.epochs
+            started = time.perf_counter()
+            losses = _epoch(model, optimizer, split, config, epochs_before + epoch, device)
+            progress.epochs += 1
+            progress.seconds += time.perf_counter() - started
+            row: Row = {"epoch": epoch, **losses, "seconds": time.perf_counter() - started}
+            if progress.epochs % config.evaluate_every == 0 or progress.epochs == config.epochs:
+                model.eval()
+                row["validation"] = evaluate(model)
+                if row["validation"] > progress.best_value:
+                    progress.best_value, progress.best_epoch = row["validation"], epoch
+                    best = _keep_best(model, progress, folder)
+            progress.ended_by = _end(progress, config)
+            progress.peak_bytes = max(progress.peak_bytes, peak_bytes(device))
+            record(row)  # before the checkpoint: a row without its checkpoint is dropped when the run goes on
+            if folder is not None:
+                save_checkpoint(folder / LAST, model, optimizer, progress)
+            if time.monotonic() - spoke > SECONDS_BETWEEN_LINES or progress.ended_by:
+                spoke = time.monotonic()
+                say(_sentence(row, progress, config, split))
+            if time.monotonic() > until and not progress.ended_by:
+                return progress
     model.load_state_dict(best if best is not None else load_checkpoint(_path(folder, BEST))[0])
     model.eval()
     return progress
@@ -122,14 +137,14 @@ def _end(progress: Progress, config: TrainingConfig) -> str:
     return "budget" if progress.epochs >= config.epochs else ""
 
 
-def _sentence(row: dict[str, Any], progress: Progress, config: TrainingConfig, split: Split) -> str:
+def _sentence(row: Row, progress: Progress, config: TrainingConfig, split: Split) -> str:
     """One epoch for the person who waits: losses, validation, speed, the longest it may still take, and memory."""
     steps = -(-split.train.sequences // config.batch_size)
     terms = [f"{name} {value:.3f}" for name, value in row.items() if name not in ("epoch", "seconds", "validation")]
     if "validation" in row:
         terms.append(f"validation MRR@20 {100 * row['validation']:.2f} % (best {100 * progress.best_value:.2f} %)")
     left = (config.epochs - progress.epochs) * progress.seconds / max(1, progress.epochs)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    memory = progress.peak_bytes / 1e6
     speed = f"{steps / max(row['seconds'], 1e-9):.1f} steps/s, at most {left:.0f} s left, {memory:.0f} MB"
     return f"epoch {row['epoch'] + 1}/{config.epochs}: {', '.join(terms)}; {speed}"
 
@@ -145,26 +160,12 @@ def _keep_best(model: Model, progress: Progress, folder: Path | None) -> dict[st
     return None
 
 
-def _write(model: Model, optimizer: Adam, progress: Progress, row: dict[str, Any], folder: Path | None) -> None:
-    """The metrics first, the checkpoint last: a row without its checkpoint is dropped when the run goes on."""
-    if folder is None:
-        return
-    with (folder / METRICS).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
-    save_checkpoint(folder / LAST, model, optimizer, progress)
-
-
 def _resume(model: Model, optimizer: Adam, folder: Path | None) -> Progress:
     if folder is None or not (folder / LAST).is_file():
-        if folder is not None:
-            (folder / METRICS).unlink(missing_ok=True)
         return Progress()
     tensors, moments, progress = load_checkpoint(folder / LAST)
     model.load_state_dict(tensors)
     restore_optimizer(model, optimizer, moments)
-    rows = (folder / METRICS).read_text(encoding="utf-8").splitlines()
-    kept = [row for row in rows if row.endswith("}") and json.loads(row)["epoch"] < progress.epochs]
-    (folder / METRICS).write_text("".join(f"{row}\n" for row in kept), encoding="utf-8")
     return progress
 
 

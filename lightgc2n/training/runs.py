@@ -1,15 +1,22 @@
 """The folder of a run: everything needed to know what was trained, on what, and how far.
 
-run.json            model, settings, split, training, seed, data and its checksum, versions, git commit
+run.json            model, settings, split, training, seed, data and its checksum, versions, git commit, --from
+accounts.txt        the ids of all accounts, and in items.txt of all items: the rows of their weights
 metrics.jsonl       one line an epoch
+tensorboard/        the same for TensorBoard, where that is installed
 last.safetensors    to go on from
 best.safetensors    the weights with the best validation value
+results.json        what the test found, and what training cost, where a plan asked for it
+ranks.npy           the rank of each test target, likewise
 """
 
+import fcntl
 import json
 import os
 import platform
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,9 +27,11 @@ import torch
 from lightgc2n import __version__, zoo
 from lightgc2n.config import read_settings
 from lightgc2n.data.dataset import Dataset
+from lightgc2n.data.files import new_file
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.models.contract import Model
+from lightgc2n.training.carrying import write_vocabularies
 from lightgc2n.training.checkpoints import Progress, load_checkpoint
 from lightgc2n.training.loop import BEST, LAST, TrainingConfig
 
@@ -39,16 +48,24 @@ class RunPlan:
     settings: dict[str, Any] = field(default_factory=dict)  # of the model, where they differ from its defaults
     split: SplitConfig = field(default_factory=SplitConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    from_run: Path | None = None  # the run whose weights it starts from
 
-    def describe(self, dataset: Dataset) -> dict[str, Any]:
-        """The plan with every setting spelled out, ready for JSON."""
+    def parts(self) -> dict[str, Any]:
+        """What is trained, with every setting spelled out, ready for JSON."""
         return {
-            "made_by": f"lightgc2n {__version__}",
             "model": self.model,
             "settings": asdict(zoo.model_config(self.model, self.settings)),
             "split": asdict(self.split),
             "training": asdict(self.training),
+        }
+
+    def describe(self, dataset: Dataset) -> dict[str, Any]:
+        """The parts, and what else the result depends on."""
+        return {
+            "made_by": f"lightgc2n {__version__}",
+            **self.parts(),
             "data": {"folder": str(self.data.resolve()), "domain": self.domain, "checksum": dataset.checksum},
+            "from": _origin(self.from_run) if self.from_run is not None else None,
             "versions": versions(),
             "commit": _commit(),
         }
@@ -56,21 +73,47 @@ class RunPlan:
 
 def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
     """Makes the folder of a run, or checks that the one that is there holds the same run."""
-    wanted = plan.describe(dataset)
-    if not folder.exists():
-        folder.mkdir(parents=True)
-        temporary = folder / f".{RUN}"
-        temporary.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
-        os.replace(temporary, folder / RUN)
-        return
+    if (folder / RUN).exists() or _holds_something(folder):
+        refuse_another_run(folder, plan, dataset)
+    else:
+        description = json.dumps(plan.describe(dataset), indent=1) + "\n"
+        with new_file(folder / RUN) as temporary:
+            temporary.write_text(description, encoding="utf-8")
+    write_vocabularies(folder, dataset)
+
+
+def refuse_another_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
+    """Stops when the run in `folder` is not the planned one."""
     found = read_run(folder)
-    for part in ("model", "settings", "split", "training"):
-        if found[part] != wanted[part]:
+    for part, wanted in plan.parts().items():
+        if found[part] != wanted:
             raise OutputError(
                 f"{folder} holds another run ({part} differs). Choose another --out, or the same settings."
             )
-    if found["data"]["checksum"] != wanted["data"]["checksum"]:
+    data = found["data"]
+    if (data["checksum"], data["domain"]) != (dataset.checksum, plan.domain):
         raise OutputError(f"{folder} holds a run on other data. Choose another --out.")
+    start = str(plan.from_run.resolve()) if plan.from_run is not None else None
+    if (found.get("from") or {}).get("run") != start:
+        raise OutputError(f"{folder} holds a run that started elsewhere (--from differs). Choose another --out.")
+
+
+@contextmanager
+def sole_trainer(folder: Path) -> Iterator[None]:
+    """Keeps a second process from training the same run; however a process ends, its lock ends with it.
+
+    What a killed process left half-written is removed.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for path in folder.glob(".*"):
+            path.unlink()
+        yield
+    except BlockingIOError:
+        raise OutputError(f"{folder} is being trained by another process. Wait for it, or stop it.") from None
+    finally:
+        os.close(handle)
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -93,6 +136,11 @@ def plan_of(folder: Path) -> RunPlan:
         split=read_settings(SplitConfig, found["split"], where),
         training=read_settings(TrainingConfig, found["training"], where),
     )
+
+
+def epochs_before(folder: Path) -> int:
+    """How many epochs the weights that a run started from had seen."""
+    return int((read_run(folder).get("from") or {}).get("epochs", 0))
 
 
 def load_run(folder: Path) -> tuple[str, Model, Progress]:
@@ -123,6 +171,18 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
     }
+
+
+def _origin(run: Path) -> dict[str, Any]:
+    """Where weights come from: what is still worth knowing when that run is gone."""
+    found = read_run(run)
+    epochs = epochs_before(run) + load_checkpoint(run / BEST)[2].epochs
+    return {"run": str(run.resolve()), "data": found["data"], "epochs": epochs}
+
+
+def _holds_something(folder: Path) -> bool:
+    """Whether there is more in a folder than what a process killed at its first step may leave."""
+    return folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir())
 
 
 def _commit() -> str | None:

@@ -1,10 +1,6 @@
 """The loop: what it chooses, what it keeps, and that a stopped run ends as one that was not stopped."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +15,8 @@ from lightgc2n.errors import DataError, ScoreError
 from lightgc2n.experiments.single import new_model, validation
 from lightgc2n.models.contract import Model
 from lightgc2n.training.checkpoints import load_checkpoint
-from lightgc2n.training.loop import BEST, LAST, METRICS, TrainingConfig, train
+from lightgc2n.training.loop import BEST, LAST, TrainingConfig, train
+from lightgc2n.training.record import METRICS
 from tests.worlds import WORLDS
 
 SPLIT = split_dataset(WORLDS["tastes"], SplitConfig())
@@ -121,43 +118,6 @@ def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path, stops: list[i
     assert all(torch.equal(first[name], second[name]) for name in first)
     rows = [json.loads(row) for row in (broken / METRICS).read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [0, 1, 2, 3]
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-import torch
-torch.set_num_threads(1)
-from tests.training.test_loop import SHORT, SPLIT, fresh, train, validation
-import lightgc2n.training.loop as loop
-calls, wanted = [0], int(sys.argv[2])
-real = loop._step
-def step(*given):
-    calls[0] += 1
-    if calls[0] == wanted:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return real(*given)
-loop._step = step
-train(fresh(), SPLIT, SHORT, validation(SPLIT, "cpu"), Path(sys.argv[1]))
-"""
-
-
-@pytest.mark.parametrize(
-    "steps", [2, 4, pytest.param(7, marks=pytest.mark.slow), pytest.param(11, marks=pytest.mark.slow)]
-)
-def test_kill_9_loses_no_more_than_the_epoch(tmp_path: Path, steps: int) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    whole.mkdir()
-    killed.mkdir()
-    train(fresh(), SPLIT, SHORT, validation(SPLIT, "cpu"), whole)
-    root = Path(__file__).parents[2]
-    environment = os.environ | {"PYTHONPATH": str(root)}
-    command = [sys.executable, "-c", KILLED, str(killed), str(steps)]
-    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    train(fresh(), SPLIT, SHORT, validation(SPLIT, "cpu"), killed)
-    first, second = load_file(whole / LAST), load_file(killed / LAST)
-    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,250 @@
+"""Plans: what a few lines stand for, and that many runs are trained, tested, stopped and told as one."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from lightgc2n.data.households import HouseholdConfig, generate
+from lightgc2n.errors import OutputError, SettingError
+from lightgc2n.experiments.plans import read_plan
+from lightgc2n.experiments.side_by_side import train_one
+from lightgc2n.experiments.single import evaluate_run
+from lightgc2n.experiments.summary import summarise, write_summary
+from lightgc2n.training.loop import BEST, LAST
+from lightgc2n.training.runs import sole_trainer
+from tests.cli.test_commands import run
+
+GRID = """
+data = ["E", "../prepared/V"]
+model = ["lightgc2n", "lightgc2n-wo-a"]
+seed = [0, 1, 2]
+[training]
+epochs = 7
+[lightgc2n]
+latent_users = 4
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "plan.toml").write_text(text, encoding="utf-8")
+    return folder / "plan.toml"
+
+
+def test_a_few_lines_stand_for_every_combination(tmp_path: Path) -> None:
+    runs = read_plan(written(tmp_path, GRID))
+    assert len(runs) == 2 * 2 * 3
+    assert list(runs)[:4] == ["E-lightgc2n-seed0", "E-lightgc2n-seed1", "E-lightgc2n-seed2", "E-lightgc2n-wo-a-seed0"]
+    last = runs["V-lightgc2n-wo-a-seed2"]
+    assert last.data.resolve() == (tmp_path / "../prepared/V").resolve()
+    assert (last.training.seed, last.training.epochs, last.settings) == (2, 7, {})
+    assert runs["V-lightgc2n-seed1"].settings == {"latent_users": 4}
+
+
+def test_a_run_takes_from_the_top_what_it_does_not_say(tmp_path: Path) -> None:
+    text = GRID + '[[run]]\nmodel = "lightgc2n"\n[[run]]\nname = "many people"\nmodel = "lightgc2n"\nseed = 5\n'
+    runs = read_plan(written(tmp_path, text + 'domain = ["a", "b"]\nlightgc2n.latent_users = 9\ntraining.clip = 1\n'))
+    assert len(runs) == 2 * 3 + 2 * 2
+    assert runs["E-lightgc2n-seed0"].settings == {"latent_users": 4}
+    many = runs["V-b-many people-seed5"]
+    assert (many.domain, many.settings, many.training.clip, many.training.epochs) == ("b", {"latent_users": 9}, 1.0, 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("modle = 'lightgc2n'", "Did you mean 'model'?"),
+        ("data = 'E'\nmodel = 'lightgc3n'", "Did you mean 'lightgc2n'?"),
+        ("data = 'E'\nmodel = 'markov'", "markov is a floor"),
+        ("model = 'lightgc2n'", "says no data"),
+        ("data = 'E'\nseed = '1'", "seed must be int or a list of it, found '1'"),
+        ("data = 'E'\nseed = []", "seed must list each of its values once"),
+        ("data = 'E'\nseed = [1, 1]", "seed must list each of its values once"),
+        ("data = 'E'\n[training]\nepoch = 2", "training: unknown setting 'epoch'. Did you mean 'epochs'?"),
+        ("data = 'E'\n[training]\nseed = 2", "training.seed is the plan's `seed`"),
+        ("data = 'E'\n[lightgc2n]\nlatent_user = 2", "Did you mean 'latent_users'?"),
+        ("data = 'E'\ntraining = 3", "training must be a table"),
+        ("data = 'E'\n[run]\nseed = 2", "in two pairs of brackets"),
+        ("data = 'E'\n[[run]]\n[[run]]\nseed = 0", "run 2: a second run called E-lightgc2n-seed0"),
+        ("data = 'E'\n[[run]]\nname = 'a/b'", "name must be text that can name a folder"),
+        ("data = 'E'\n[[run]]\nnaem = 'a'", "run 1: unknown name 'naem'. Did you mean 'name'?"),
+        ("data = 'E'\n[[run]]\nname = 'a'\nmodel = ['lightgc2n', 'lightgc2n-wo-a']", "name stands for one model"),
+        ("data = ", "not a TOML file"),
+    ],
+)
+def test_a_wrong_plan_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingError) as refused:
+        read_plan(written(tmp_path, text))
+    assert message in str(refused.value)
+    assert str(tmp_path / "plan.toml") in str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plan")
+    generate(HouseholdConfig(accounts=60), seed=3, out=folder / "homes")
+    return folder
+
+
+SMALL = 'data = "homes"\nmodel = "lightgc2n-wo-a"\n[training]\nepochs = 3\nbatch_size = 32\n'
+ONE_BAD = SMALL + '[[run]]\nseed = [0, 1]\n[[run]]\nname = "wild"\ntraining.learning_rate = 1e30\ntraining.clip = 0\n'
+
+
+def test_runs_go_side_by_side_and_one_that_fails_stops_no_other(world: Path) -> None:
+    plan, out = written(world, ONE_BAD), world / "together"
+    words = ["train", "--plan", plan, "--out", out, "--side-by-side", 3, "--device", "cpu"]
+    done = run(*words, "--json")
+    assert done.returncode == 1
+    assert "1 runs failed: homes-wild-seed0" in done.stderr
+    assert "smaller learning rate" in done.stderr
+    told = json.loads(done.stdout)
+    assert (told["left"], told["failed"]) == ([], ["homes-wild-seed0"])
+    first = out / "homes-lightgc2n-wo-a-seed0"
+    results = json.loads((first / "results.json").read_text())
+    ranks = np.load(first / "ranks.npy", allow_pickle=False)
+    assert ranks.tolist() == evaluate_run(first).ranks["lightgc2n-wo-a"].tolist()
+    assert results["metrics"]["RC@10"] == (ranks <= 10).mean()
+    assert results["metrics"]["NDCG@5"] == np.where(ranks <= 5, 1 / np.log2(1 + ranks), 0).mean()
+    assert (results["epochs"], results["ended_by"], results["targets"]) == (3, "budget", len(ranks))
+    assert results["peak_memory_mb"] > 50
+    assert results["device"].startswith("cpu")
+    before = (first / "results.json").stat().st_mtime_ns
+    written(world, SMALL + "[[run]]\nseed = [0, 1]\n")
+    again = run(*words)
+    assert "2 runs, 2 of them finished" in again.stderr
+    assert "Not finished: homes-wild-seed0 (0 epochs)." in again.stdout
+    assert (first / "results.json").stat().st_mtime_ns == before
+
+
+def test_a_slice_ends_at_an_epoch_and_the_same_command_goes_on(world: Path, tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    plan = written(world, SMALL)
+    name = "homes-lightgc2n-wo-a-seed0"
+    done = run("train", "--plan", plan, "--out", tmp_path / "none", "--slice", 0)
+    assert (done.returncode, f"1 runs are left: {name}" in done.stdout) == (0, True)
+    assert train_one(plan, tmp_path / "whole", name)
+    words = ["train", "--plan", plan, "--out", tmp_path / "sliced", "--only", name, "--slice", 0, "--device", "cpu"]
+    for _ in range(2):
+        assert "stopped for now" in run(*words).stdout
+    assert summarise(tmp_path / "sliced").left == {name: 2}
+    assert not (tmp_path / "sliced" / name / "results.json").exists()
+    assert "finished" in run(*words).stdout
+    for file in (BEST, LAST):
+        first, second = load_file(tmp_path / "whole" / name / file), load_file(tmp_path / "sliced" / name / file)
+        assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_a_single_run_can_be_sliced_too(world: Path, tmp_path: Path) -> None:
+    words = ["train", world / "homes", "--model", "lightgc2n-wo-a", "--epochs", 2, "--out", tmp_path / "run"]
+    first, second = (run(*words, "--device", "cpu", "--slice", 0) for _ in range(2))
+    assert "stopped for now after 1 epochs" in first.stdout
+    assert "ended by budget" in second.stdout
+
+
+def test_ctrl_c_stops_every_run_at_once(world: Path, tmp_path: Path) -> None:
+    plan = written(world, SMALL.replace("epochs = 3", "epochs = 100000\npatience = 100000") + "[[run]]\nseed = [0, 1]")
+    words = ["train", "--plan", plan, "--out", tmp_path / "out", "--side-by-side", "2", "--device", "cpu"]
+    parent = subprocess.Popen([sys.executable, "-m", "lightgc2n", *map(str, words)], stderr=subprocess.PIPE, text=True)
+    runs = [tmp_path / "out" / f"homes-lightgc2n-wo-a-seed{seed}" for seed in (0, 1)]
+    while not all((one / LAST).exists() for one in runs):
+        assert parent.poll() is None
+        time.sleep(0.05)
+    os.kill(parent.pid, signal.SIGINT)
+    _, said = parent.communicate(timeout=60)
+    assert parent.returncode == 130
+    assert "Traceback" not in said
+    for one in runs:
+        with sole_trainer(one):  # nobody trains it any more
+            assert not [path.name for path in one.iterdir() if path.name.startswith(".")]
+    for log in (tmp_path / "out" / "logs").iterdir():
+        assert "Traceback" not in log.read_text()
+
+
+def test_a_finished_run_is_not_taken_for_another(world: Path, tmp_path: Path) -> None:
+    name = "homes-lightgc2n-wo-a-seed0"
+    train_one(written(world, SMALL), tmp_path / "out", name)
+    plan = written(world, SMALL + "dropout = 0.5\n".replace("dropout", "learning_rate"))
+    done = run("train", "--plan", plan, "--out", tmp_path / "out", "--device", "cpu")
+    assert (done.returncode, "holds another run (training differs)" in done.stderr) == (2, True)
+
+
+def test_a_run_is_trained_by_one_process_alone(world: Path, tmp_path: Path) -> None:
+    name = "homes-lightgc2n-wo-a-seed0"
+    (tmp_path / "out" / name).mkdir(parents=True)
+    with (
+        sole_trainer(tmp_path / "out" / name),
+        pytest.raises(OutputError, match="being trained by another process"),
+    ):
+        train_one(written(world, SMALL), tmp_path / "out", name)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model", "lightgc2n"], "--model stands in the plan"),
+        (["homes"], "DIR stands in the plan"),
+        (
+            ["--only", "homes-lightgc2n-seed0"],
+            "unknown run 'homes-lightgc2n-seed0'. Did you mean 'homes-lightgc2n-wo-a",
+        ),
+    ],
+)
+def test_what_a_plan_says_is_not_said_twice(words: list[str], message: str, world: Path, tmp_path: Path) -> None:
+    done = run("train", "--plan", written(world, SMALL), "--out", tmp_path / "out", *words)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_options_of_a_plan_need_one(tmp_path: Path) -> None:
+    done = run("train", "--out", tmp_path / "out", "--side-by-side", 2)
+    assert (done.returncode, "--side-by-side needs --plan" in done.stderr) == (2, True)
+    assert "nothing to train on" in run("train", "--out", tmp_path / "out").stderr
+
+
+def finished(folder: Path, name: str, mrr: float, ended_by: str, stamp: str = "") -> None:
+    """A run folder that holds no more than a summary reads."""
+    shares = {"RC@5": 0.3, "RC@20": 0.5, "MRR@5": 0.1, "MRR@20": mrr}
+    costs = {"parameters": 10, "epochs": 4, "training_seconds": 2.5, "validation": 0.25, "ended_by": ended_by}
+    (folder / name).mkdir()
+    (folder / name / "run.json").write_text("{}")
+    (folder / name / "results.json").write_text(
+        json.dumps({"metrics": shares, "stamps": [stamp] * bool(stamp), **costs})
+    )
+
+
+def test_a_summary_by_hand(tmp_path: Path) -> None:
+    for name, mrr, ended_by in (
+        ("E-x-seed0", 0.10, "patience"),
+        ("E-x-seed1", 0.16, "budget"),
+        ("E-x-seed10", 0.13, ""),
+    ):
+        finished(tmp_path, name, mrr, ended_by)
+    finished(tmp_path, "E-y-seed0", 0.2, "patience", stamp="it leaks")
+    (tmp_path / "E-z-seed0").mkdir()
+    (tmp_path / "E-z-seed0" / "run.json").write_text("{}")
+    (tmp_path / "E-z-seed0" / "metrics.jsonl").write_text('{"epoch": 0}\n{"epoch": 1}\n{"epo')
+    summary = write_summary(tmp_path)
+    assert [(row["run"], row["seeds"], row["ended by budget"]) for row in summary.rows] == [
+        ("E-x", 3, 1),
+        ("E-y", 1, 0),
+    ]
+    assert summary.rows[0]["MRR@20"] == pytest.approx((0.10 + 0.16 + 0.13) / 3)
+    assert summary.rows[0]["MRR@20 spread"] == pytest.approx(0.16 - 0.10)
+    page = (tmp_path / "summary.md").read_text()
+    assert (
+        "| E-x | 3 | 30.00 (0.00) | 50.00 (0.00) | 10.00 (0.00) | 13.00 (6.00) | 25.00 (0.00) | 10 | 4 (1 by budget) |"
+        in page
+    )
+    assert "Not finished: E-z-seed0 (2 epochs)." in page
+    assert "it leaks" in page
+    with (tmp_path / "summary.csv").open() as file:
+        assert [float(row["MRR@20"]) for row in csv.DictReader(file)] == [row["MRR@20"] for row in summary.rows]
