@@ -27,3 +27,9 @@ def distinct_history(batch: Batch) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B 
     first[:, 1:] = items[:, 1:] != items[:, :-1]
     known = first & (items < beyond)
     return torch.where(known, items, 0), known
+
+
+def columns_of(batch: Batch, items: Int[Tensor, "B T"], known: Bool[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+    """For each place of a history where `distinct_history` holds its item; any column for padding."""
+    filled = torch.where(known, items, -1).cummax(dim=1).values  # gaps repeat the item before them: still in order
+    return torch.searchsorted(filled, batch.history.contiguous()).clamp(max=items.shape[1] - 1)
