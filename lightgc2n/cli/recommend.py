@@ -14,7 +14,13 @@ from lightgc2n.errors import SettingError
 from lightgc2n.progress import say
 
 if TYPE_CHECKING:
+    from lightgc2n.recommending.ownership import Ownership
     from lightgc2n.recommending.recommender import Recommendations
+
+NEWEST = 20  # events of an account that the screen shows
+NOT_PEOPLE = (
+    "Users are latent: the model assumes equally many behind every account. They are not yet identified people."
+)
 
 
 def recommend(
@@ -34,6 +40,9 @@ def recommend(
     ] = None,
     deny: Annotated[Path | None, typer.Option("--deny", metavar="FILE", help="Items to leave out, likewise.")] = None,
     domain: Annotated[str | None, typer.Option(help="List items of this domain alone.")] = None,
+    people: Annotated[
+        bool, typer.Option("--people", help="Show beside each list how far each event is each latent user's.")
+    ] = False,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
     ] = None,
@@ -46,6 +55,10 @@ def recommend(
 ) -> None:
     """Recommend next items for accounts, or for a history alone."""
     _refuse_unclear(account or [], all_accounts, history, to_screen=out is None and not json)
+    if people and out is not None:
+        raise SettingError(
+            "--people is shown on the screen or with --json, and files hold lists alone: leave out --out."
+        )
     from lightgc2n.devices import choose_device
     from lightgc2n.recommending.recommender import load
     from lightgc2n.recommending.writing import refuse_output, write_recommendations
@@ -60,20 +73,20 @@ def recommend(
         "deny": recommender.read_items(deny) if deny else None,
         "domain": domain,
     }
-    if history is None:
+    items = None if history is None else [item for item in history.split(",") if item]
+    if items is None:
         lists = recommender.recommend_many(None if all_accounts else account, **wish)
     else:
-        items = [item for item in history.split(",") if item]
         lists = iter([recommender.recommend(account[0] if account else None, items, **wish)])
     remarks: dict[str, list[str]] = {}
     watched = _watched(lists, remarks)
     if out is not None:
         write_recommendations(out, watched, force)
         typer.echo(f"written to {out}", err=json)
-    elif json:
-        print_json([_as_json(one) for one in watched])
     else:
-        print_table(_table(watched))
+        found = list(watched)
+        owned = [recommender.ownership(one.account_id, items) for one in found] if people else []
+        (_print_json if json else _print_tables)(found, owned)
     for remark, names in remarks.items():
         say(f"{names[0] if len(names) == 1 else f'{len(names):,} accounts'}: {remark}")
 
@@ -97,9 +110,25 @@ def _watched(lists: "Iterable[Recommendations]", remarks: dict[str, list[str]]) 
         yield one
 
 
+def _print_json(lists: "list[Recommendations]", owned: "list[Ownership]") -> None:
+    answers = [_as_json(one) for one in lists]
+    for answer, whose in zip(answers, owned, strict=False):
+        events = [event._asdict() for event in whose]
+        answer["latent_users"] = {"weights": whose.weights, "events": events, "note": NOT_PEOPLE}
+    print_json(answers)
+
+
 def _as_json(one: "Recommendations") -> dict[str, Any]:
     items = [found._asdict() for found in one]
     return {"account_id": one.account_id, "fallback": one.fallback, "notes": list(one.notes), "items": items}
+
+
+def _print_tables(lists: "list[Recommendations]", owned: "list[Ownership]") -> None:
+    print_table(_table(lists))
+    for whose in owned:
+        print_table(_people_table(whose))
+    if owned:
+        typer.echo(NOT_PEOPLE)
 
 
 def _table(lists: "Iterable[Recommendations]") -> Table:
@@ -111,3 +140,24 @@ def _table(lists: "Iterable[Recommendations]") -> Table:
             table.add_row(escape(one.account_id or "-"), str(rank), escape(item_id), f"{score:.4f}")
         table.add_section()
     return table
+
+
+def _people_table(whose: "Ownership") -> Table:
+    newest, total = whose[-NEWEST:], len(whose)
+    which = f"{total:,} events" if total <= NEWEST else f"the newest {NEWEST} of {total:,} events"
+    table = Table(title=f"{escape(whose.account_id or 'someone new')}: whose are {which}?", title_justify="left")
+    table.add_column("item")
+    for number in range(1, len(whose.weights) + 1):
+        table.add_column(f"user {number}", justify="right")
+    for item_id, shares in newest:
+        table.add_row(escape(item_id), *_percentages(shares))
+    table.add_section()
+    table.add_row("weight in the account", *_percentages(whose.weights))
+    return table
+
+
+def _percentages(shares: tuple[float, ...]) -> Iterator[str]:
+    """Shares as they are shown, the greatest in bold."""
+    for share in shares:
+        text = f"{100 * share:.0f} %"
+        yield f"[bold]{text}[/bold]" if share == max(shares) else text

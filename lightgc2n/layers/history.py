@@ -26,3 +26,11 @@ def distinct(items: Int[Tensor, "B T"], known: Bool[Tensor, "B T"]) -> tuple[Int
     first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     kept = first & (ordered < beyond)
     return torch.where(kept, ordered, 0), kept
+
+
+def columns_of(
+    history: Int[Tensor, "B T"], items: Int[Tensor, "B T"], known: Bool[Tensor, "B T"]
+) -> Int[Tensor, "B T"]:
+    """For each place of a history where `distinct` holds its item; any column for padding."""
+    filled = torch.where(known, items, -1).cummax(dim=1).values  # gaps repeat the item before them: still in order
+    return torch.searchsorted(filled, history.contiguous()).clamp(max=items.shape[1] - 1)

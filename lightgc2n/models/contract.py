@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from jaxtyping import Float
@@ -9,6 +10,17 @@ from torch import Tensor, nn
 
 from lightgc2n.data.batches import Asked, Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
+from lightgc2n.errors import SettingError
+
+WITH_LATENT_USERS = ("lightgc2n", "lightgc2n-wo-la", "lightgc2n-wo-dr", "lightgc2n-wo-cl", "lightgc2n-wo-s")
+
+
+@dataclass(frozen=True)
+class LatentUsers:
+    """The A latent users of B accounts, and whose each of T events is."""
+
+    ownership: Float[Tensor, "B A T"]  # by the places of the history: sums to one over A, 0 on padding
+    weight: Float[Tensor, "B A"]  # how much of the account each latent user is; sums to one over A
 
 
 class Model(nn.Module):
@@ -43,6 +55,13 @@ class Model(nn.Module):
     def fold_in_scores(self, encoded: Any, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
         """Scores by the history alone, where a model would otherwise use what training knows of the account."""
         return self.scores(encoded, batch, domain)
+
+    def people(self, encoded: Any, batch: Batch) -> LatentUsers:
+        """The latent users that a history gives, for models that have them."""
+        raise SettingError(
+            f"this model has no latent users, so it cannot say whose an event is. "
+            f"Train one that has: {', '.join(WITH_LATENT_USERS)}."
+        )
 
     def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
         """Fits on validation events what is fitted there."""

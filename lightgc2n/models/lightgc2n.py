@@ -15,6 +15,7 @@ from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.graph.sequential import SequentialGraph
+from lightgc2n.layers.capsules import routing_weights
 from lightgc2n.layers.convolution import (
     CapsuleConvolution,
     GraphNeighbours,
@@ -23,10 +24,10 @@ from lightgc2n.layers.convolution import (
     PlainConvolution,
 )
 from lightgc2n.layers.crossentropy import linear_cross_entropy
-from lightgc2n.layers.history import distinct, running_sums
+from lightgc2n.layers.history import columns_of, distinct, running_sums
 from lightgc2n.layers.propagation import rows_of
 from lightgc2n.layers.subspaces import NoAlignment, SubspaceAlignment, contrast
-from lightgc2n.models.contract import Model
+from lightgc2n.models.contract import LatentUsers, Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,17 @@ class LightGC2N(Model):
         held = self.graph(batch.account, self.account_embeddings)
         items, known = torch.cat([held.items, batch.history], dim=1), torch.cat([held.known, batch.known], dim=1)
         return Neighbourhood(self._start(batch.account), *distinct(items, known))
+
+    @torch.no_grad()
+    def people(self, encoded: Encoded, batch: Batch) -> LatentUsers:
+        """The latent users that a history gives; its distinct items are the neighbourhood, as when folding in."""
+        if not isinstance(self.convolution, CapsuleConvolution):
+            return super().people(encoded, batch)
+        near = self.from_history(batch)
+        shares = self.convolution.ownership(near, encoded.layers)  # Eq. 5, normalised over the latent users
+        column = columns_of(batch.history, near.items, near.known)[:, None, :].expand(-1, shares.shape[1], -1)
+        terms = self.convolution.routing.terms(self.convolution.users(near, encoded.layers))
+        return LatentUsers(shares.gather(2, column) * batch.known[:, None, :], routing_weights(terms))
 
     def from_history(self, batch: Batch) -> Neighbourhood:
         """The neighbourhood that a history alone gives."""

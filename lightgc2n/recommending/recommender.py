@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from lightgc2n.data.batches import Batch, query_batches
+from lightgc2n.data.batches import Batch, make_batch, query_batches
 from lightgc2n.data.dataset import MANIFEST, Dataset, Domain, Longs, load_dataset, verify_dataset
 from lightgc2n.data.splits import UNSEEN, Queries, Training, split_dataset
 from lightgc2n.errors import DataError, SettingError
@@ -25,6 +25,7 @@ from lightgc2n.evaluation.ranks import refuse_not_finite, rows_per_tile
 from lightgc2n.models.contract import Model
 from lightgc2n.recommending.best import best_of_two_kinds
 from lightgc2n.recommending.histories import whole_logs
+from lightgc2n.recommending.ownership import Ownership, refuse_diverged, tell
 from lightgc2n.training.runs import load_run, plan_of, read_run
 
 NAMED = 5  # how many ids a sentence names before it stops
@@ -124,13 +125,7 @@ class Recommender:
             domain: list items of this domain alone.
         """
         wish = self._wish(k, exclude_seen, allow, deny, domain)
-        if history is None:
-            if account is None:
-                raise SettingError(
-                    "nobody to recommend for. Give an account (--account), a history (--history) or both."
-                )
-            return next(self._lists(*self._stored([account]), wish, fold_in=False))
-        return next(self._lists(*self._given(account, history), wish, fold_in=True))
+        return next(self._lists(*self._asked(account, history), wish, fold_in=history is not None))
 
     def recommend_many(
         self,
@@ -146,6 +141,22 @@ class Recommender:
         names, queries, notes = self._stored(list(self.dataset.accounts if accounts is None else accounts))
         wish = self._wish(k, exclude_seen, allow, deny, domain)
         return self._lists(names, queries, notes, wish, fold_in=False)
+
+    @torch.no_grad()
+    def ownership(self, account: str | None = None, history: Sequence[str] | None = None) -> Ownership:
+        """How far each event is each latent user's: of an account, of an account with another history, or of a history.
+
+        Whatever is given, the latent users are found from that history, a known account's from its own embedding on.
+
+        Args:
+            history: as for `recommend`; without it the stored history of the account.
+        """
+        (name,), queries, (notes,) = self._asked(account, history)
+        batch = make_batch(queries, self.device)
+        users = self.model.people(self._encoded, batch)
+        refuse_diverged(self.name, users)
+        items = [self.dataset.items[item] for item in batch.history[0, : int(batch.length[0])].tolist()]
+        return tell(name, items, users, notes)
 
     def read_items(self, path: Path) -> list[str]:
         """The ids of a file, one a line; one that the catalogue does not have is refused."""
@@ -190,6 +201,16 @@ class Recommender:
     @cached_property
     def _account_index(self) -> dict[str, int]:
         return {account: index for index, account in enumerate(self.dataset.accounts)}
+
+    def _asked(
+        self, account: str | None, history: Sequence[str] | None
+    ) -> tuple[list[str | None], Queries, list[tuple[str, ...]]]:
+        """One account with its stored history, or with the history that is given."""
+        if history is not None:
+            return self._given(account, history)
+        if account is None:
+            raise SettingError("nobody is named. Give an account (--account), a history (--history) or both.")
+        return self._stored([account])
 
     def _stored(self, accounts: list[str]) -> tuple[list[str | None], Queries, list[tuple[str, ...]]]:
         """Accounts with the histories that the dataset has."""

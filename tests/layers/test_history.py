@@ -8,7 +8,7 @@ from torch import tensor
 from torch.testing import assert_close
 
 from lightgc2n.data.batches import Batch
-from lightgc2n.layers.history import distinct, running_sums
+from lightgc2n.layers.history import columns_of, distinct, running_sums
 
 ROWS = tensor([[100.0], [1.0], [10.0]])
 LOG = tensor([[1, 2, 1], [2, 0, 0]])  # the second log has one event, and padding behind it
@@ -41,6 +41,14 @@ def test_distinct_items_by_hand() -> None:
     assert not items[~known].any()
 
 
+def test_columns_by_hand() -> None:
+    batch = Batch(tensor([0, 1]), tensor([[7, 4, 7, 9], [4, 9, 0, 0]]), tensor([4, 2]))
+    items, known = distinct(batch.history, batch.known)  # 4 7 . 9 and 4 9 . .: the dot stands where 7 was said again
+    columns = columns_of(batch.history, items, known)
+    assert columns[0].tolist() == [1, 0, 1, 3]
+    assert columns[1, :2].tolist() == [0, 1]
+
+
 @given(st.lists(st.lists(st.integers(0, 5), max_size=9), min_size=1, max_size=4), st.integers(0, 5))
 def test_distinct_items_are_those_of_a_set(logs: list[list[int]], padding: int) -> None:
     widest = max(1, max(len(log) for log in logs))
@@ -50,3 +58,6 @@ def test_distinct_items_are_those_of_a_set(logs: list[list[int]], padding: int) 
     assert [sorted(row[there].tolist()) for row, there in zip(items, known, strict=True)] == [
         sorted(set(log)) for log in logs
     ]
+    columns = columns_of(batch.history, items, known)
+    assert torch.equal(items.gather(1, columns)[batch.known], history[batch.known])
+    assert known.gather(1, columns)[batch.known].all()

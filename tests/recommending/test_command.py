@@ -91,6 +91,47 @@ def test_a_history(trained: Path, recommender: Recommender) -> None:
     assert "no history: the most popular items" in nothing.stderr
 
 
+def test_latent_users_beside_the_list(trained: Path, recommender: Recommender) -> None:
+    account = recommender.dataset.accounts[3]
+    whose = recommender.ownership(account)
+    shown = recommend(trained, "--account", account, "-k", 2, "--people", "--json")
+    assert shown.returncode == 0, shown.stderr
+    (found,) = json.loads(shown.stdout)
+    assert len(found["items"]) == 2
+    assert found["latent_users"]["weights"] == list(whose.weights)
+    events = found["latent_users"]["events"]
+    assert [(event["item_id"], tuple(event["shares"])) for event in events] == list(whose)
+    assert "not yet identified people" in found["latent_users"]["note"]
+    assert "latent_users" not in json.loads(recommend(trained, "--account", account, "--json").stdout)[0]
+
+
+def test_the_screen_shows_the_newest_events_of_each_account(trained: Path, recommender: Recommender) -> None:
+    lengths = {account: len(recommender.ownership(account)) for account in recommender.dataset.accounts}
+    longest, shortest = max(lengths, key=lengths.__getitem__), min(lengths, key=lengths.__getitem__)
+    table = recommend(trained, "--account", longest, "--account", shortest, "-k", 1, "--people").stdout
+    assert f"{longest}: whose are the newest 20 of {lengths[longest]} events?" in table
+    assert f"{shortest}: whose are {lengths[shortest]} events?" in table
+    rows = [line.split("│") for line in table.splitlines() if "%" in line]
+    wanted = [
+        (item, *(f"{100 * share:.0f} %" for share in shares))
+        for account in (longest, shortest)
+        for item, shares in [
+            *recommender.ownership(account)[-20:],
+            ("weight in the account", recommender.ownership(account).weights),
+        ]
+    ]
+    assert [tuple(cell.strip() for cell in row[1:-1]) for row in rows] == wanted
+    assert "They are not yet identified people." in table
+
+
+def test_the_people_of_a_history(trained: Path, recommender: Recommender) -> None:
+    items = recommender.dataset.items[5:8]
+    done = recommend(trained, "--history", ",".join(items), "--people", "--json")
+    events = json.loads(done.stdout)[0]["latent_users"]["events"]
+    assert [tuple(event["shares"]) for event in events] == [one.shares for one in recommender.ownership(history=items)]
+    assert "someone new: whose are 3 events?" in recommend(trained, "--history", ",".join(items), "--people").stdout
+
+
 def test_lists_of_items_in_files(trained: Path, recommender: Recommender, tmp_path: Path) -> None:
     account, items = recommender.dataset.accounts[3], recommender.dataset.items
     (tmp_path / "allow.txt").write_text("\ufeff" + "\r\n".join(items[:6]) + "\r\n\r\n", encoding="utf-8")
@@ -114,6 +155,7 @@ def test_lists_of_items_in_files(trained: Path, recommender: Recommender, tmp_pa
         (["--account", "A", "--account", "A", "--history", "x"], "--history belongs to one account"),
         (["--all", "--out", "recs.txt"], "recs.txt: expected a name that ends in .csv, .jsonl, .parquet"),
         (["--all", "--out", "."], "expected a name that ends in"),
+        (["--all", "--people", "--out", "recs.csv"], "--people is shown on the screen or with --json"),
         (["--account", "A", "--allow", "LIST", "--out", "recs.csv"], "list.txt:2: item 'nothing' is not in data"),
         (["--account", "A", "--deny", "EMPTY"], "holds no item id"),
         (["--account", "A", "--deny", "BYTES"], "not a text file in UTF-8"),
