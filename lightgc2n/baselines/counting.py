@@ -131,10 +131,11 @@ class MarkovRecency(Floor):
         """Takes the weight and the fade with the best MRR@20 on the validation events."""
         grid = [(weight, fade) for weight in self.WEIGHTS for fade in self.FADES]
         gains = torch.zeros(len(grid), dtype=torch.float64)
-        for asked in validation():
+        for asked in validation():  # none leaves the defaults as they are
             ladder = _Ladder(self, asked)
             gains += torch.stack([ladder.gain(weight, fade) for weight, fade in grid]).cpu()
-        self.mixture.copy_(torch.tensor(grid[int(gains.argmax())], dtype=torch.float64))
+        if gains.any():
+            self.mixture.copy_(torch.tensor(grid[int(gains.argmax())], dtype=torch.float64))
 
 
 class _Ladder:

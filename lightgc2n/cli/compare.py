@@ -46,7 +46,7 @@ def compare(
     from lightgc2n.devices import choose_device
     from lightgc2n.experiments.compare import compare as run
     from lightgc2n.experiments.compare import write_comparison
-    from lightgc2n.training.loop import TrainingConfig
+    from lightgc2n.training.steps import TrainingConfig
 
     if out is not None:
         refuse_existing(out, force)

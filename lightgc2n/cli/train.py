@@ -89,8 +89,8 @@ def _run_of(folder: Path, from_run: Path | None, said: "dict[str, Any]") -> "Run
     from lightgc2n.cli.inputs import read_tables
     from lightgc2n.config import read_settings
     from lightgc2n.data.splits import SplitConfig
-    from lightgc2n.training.loop import TrainingConfig
     from lightgc2n.training.runs import RunPlan, plan_of
+    from lightgc2n.training.steps import TrainingConfig
 
     base = plan_of(from_run) if from_run is not None else RunPlan(folder, said.get("model", "lightgc2n"))
     if said.get("model", base.model) != base.model:
@@ -128,6 +128,10 @@ def _train_run(run: "RunPlan", out: Path, device: str, seconds: float, json: boo
         return
     if not progress.ended_by:
         typer.echo(f"stopped for now after {progress.epochs} epochs; the same command goes on")
+        return
+    if not run.split.validation:
+        typer.echo(f"trained for {progress.epochs} epochs on all but the test targets; nothing was chosen")
+        typer.echo(f"written to {out}; test it with: lightgc2n evaluate {out}")
         return
     when = f"after epoch {progress.best_epoch}" if progress.best_epoch >= 0 else "as it started, and not beaten"
     typer.echo(f"best validation MRR@20 {100 * progress.best_value:.2f} % {when}; ended by {progress.ended_by}")

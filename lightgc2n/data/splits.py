@@ -35,6 +35,7 @@ class SplitConfig:
     targets: str = setting("auto", choices=("auto", "all", "last"), help="Training targets: every prefix, or the last.")
     test_share: float = setting(0.1, at_least=0.001, at_most=0.4, help="Share of events (time) or accounts (cold).")
     window_test_share: float = setting(0.2, at_least=0.001, at_most=0.9, help="Share of windows held out for testing.")
+    validation: bool = setting(True, help="Hold validation targets out; if not, training has them and chooses nothing.")
     target_in_input: bool = setting(False, help="Leave the target in the input, as the released code does.")
     seed: int = setting(0, at_least=0, help="Draws the accounts or windows that are held out.")
 
@@ -136,7 +137,7 @@ def _last(dataset: Dataset, config: SplitConfig) -> Split:
     logs = _one_log_an_account(dataset)
     length = logs.stop - logs.start
     # A target needs an input: two events make a test target, three a validation target as well.
-    tested, validated = length >= 2, length >= 3
+    tested, validated = length >= 2, (length >= 3) & config.validation
     return _assemble(
         dataset,
         config,
@@ -154,7 +155,7 @@ def _time(dataset: Dataset, config: SplitConfig) -> Split:
     order = np.sort(dataset.times)
     # Cuts at whole time stamps: an event at the cut itself lies after it.
     late = order[int(len(order) * (1 - config.test_share))]
-    early = order[int(len(order) * (1 - 2 * config.test_share))]
+    early = order[int(len(order) * (1 - 2 * config.test_share))] if config.validation else late
     before_early = logs.start + _count_before(dataset.times, logs, early)
     before_late = logs.start + _count_before(dataset.times, logs, late)
     validated = (before_early > logs.start) & (before_early < before_late)
@@ -177,18 +178,17 @@ def _cold_accounts(dataset: Dataset, config: SplitConfig) -> Split:
     group = np.zeros(len(dataset.accounts), dtype=np.int8)
     group[logs.account[order[:size]]] = 2
     group[logs.account[order[size : 2 * size]]] = 1
-    kept = group[dataset.sequence_accounts] == 0
+    kept = group[dataset.sequence_accounts] < (1 if config.validation else 2)
     asked = logs.stop - logs.start >= 2
     held_out = group[logs.account]
-    tested = asked & (held_out == 2)
-    note = (
-        f"{size:,} accounts held out for the test, {int(tested.sum()):,} of them with a target; as many for validation"
-    )
+    tested, validated = asked & (held_out == 2), (held_out == 1) & config.validation
+    note = f"{size:,} accounts held out for the test, {int(tested.sum()):,} of them with a target"
+    note += "; as many for validation" if config.validation else ""
     return _assemble(
         dataset,
         config,
         train=(dataset.sequence_accounts[kept], dataset.offsets[:-1][kept], dataset.offsets[1:][kept]),
-        validation=_queries(dataset, logs.account, logs.start, logs.stop - 1, asked & (held_out == 1)),
+        validation=_queries(dataset, logs.account, logs.start, logs.stop - 1, asked & validated),
         test=_queries(dataset, logs.account, logs.start, logs.stop - 1, tested),
         notes=(note,),
     )
@@ -210,7 +210,7 @@ def _windows(dataset: Dataset, config: SplitConfig) -> Split:
         note = f"{config.window_test_share:.0%} of the windows drawn at random for the test"
     training = np.flatnonzero(~in_test)
     in_validation = np.zeros(count, dtype=bool)
-    in_validation[generator.permutation(training)[: max(1, len(training) // 10)]] = True
+    in_validation[generator.permutation(training)[: max(1, len(training) // 10)]] = config.validation
     start, stop, owner = dataset.offsets[:-1], dataset.offsets[1:], dataset.sequence_accounts
     kept = ~in_test & ~in_validation
     asked = stop - start >= 2

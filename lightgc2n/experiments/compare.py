@@ -22,8 +22,8 @@ from lightgc2n.evaluation.ranks import rows_per_tile, target_ranks, targets_in_h
 from lightgc2n.experiments.markdown import comparison_markdown
 from lightgc2n.experiments.single import train_in_memory
 from lightgc2n.progress import step
-from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.runs import versions
+from lightgc2n.training.steps import TrainingConfig
 
 RESULTS = "results.json"
 DEFAULT_CUTOFFS = (5, 10, 20)

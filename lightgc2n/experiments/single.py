@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from lightgc2n.progress import say
 from lightgc2n.training.carrying import carry_over
 from lightgc2n.training.checkpoints import Progress
 from lightgc2n.training.estimate import estimate
-from lightgc2n.training.loop import LAST, TrainingConfig, train
+from lightgc2n.training.loop import LAST, train
 from lightgc2n.training.runs import (
     RunPlan,
     epochs_before,
@@ -33,6 +34,7 @@ from lightgc2n.training.runs import (
     sole_trainer,
     start_run,
 )
+from lightgc2n.training.steps import TrainingConfig
 
 CHOOSING_CUTOFF = 20  # checkpoints are chosen by validation MRR at this
 
@@ -80,8 +82,10 @@ def new_model(name: str, split: Split, settings: dict[str, Any], seed: int) -> M
     return zoo.build(name, split.train, settings)
 
 
-def validation(split: Split, device: str) -> Any:
-    """The function that gives a model's validation MRR."""
+def validation(split: Split, device: str) -> Callable[[Model], float] | None:
+    """The function that gives a model's validation MRR; none where the split holds no validation targets out."""
+    if not split.config.validation:
+        return None
     catalogue = Domain("all", 0, split.train.items)
     if len(split.validation) == 0:
         raise DataError("no validation target: the logs are too short to train on. Use a floor.")
@@ -141,7 +145,7 @@ def evaluate_run(folder: Path, data: Path | None = None, device: str = "cpu", fo
         "best_epoch": progress.best_epoch,
         "ended_by": progress.ended_by,
         "training_seconds": round(progress.seconds, 1),
-        "validation": progress.best_value,
+        "validation": progress.best_value if plan.split.validation else None,
         "peak_memory_mb": round(progress.peak_bytes / 1e6, 1),
     }
     ranks, facts = {}, {}

@@ -61,7 +61,9 @@ def write_summary(folder: Path) -> Summary:
 
 def summary_cells(row: dict[str, Any]) -> list[str]:
     """One row for people: means with their spread in brackets, metrics in %."""
-    shares = [f"{100 * row[name]:.2f} ({100 * row[f'{name} spread']:.2f})" for name in SHARES]
+    shares = [
+        "-" if row[name] is None else f"{100 * row[name]:.2f} ({100 * row[f'{name} spread']:.2f})" for name in SHARES
+    ]
     epochs = f"{row['epochs']:.0f}" + (f" ({row['ended by budget']} by budget)" if row["ended by budget"] else "")
     costs = [f"{row['parameters']:,.0f}", epochs, f"{row['training seconds']:.0f}"]
     return [row["run"], str(row["seeds"]), *shares, *costs]
@@ -89,11 +91,11 @@ def summary_lines(summary: Summary) -> Iterator[str]:
 
 def _row(name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
     columns = {share: [results["metrics"][share] for results in found] for share in SHARES[:-1]}
-    columns[SHARES[-1]] = [results["validation"] for results in found]
+    columns[SHARES[-1]] = [results["validation"] for results in found if results["validation"] is not None]
     columns |= {cost: [results[cost.replace(" ", "_")] for results in found] for cost in COSTS}
     row: dict[str, Any] = {"run": name, "seeds": len(found)}
     for heading, values in columns.items():
-        row[heading] = mean(values) if values else 0
+        row[heading] = mean(values) if values else None
         row[f"{heading} spread"] = max(values, default=0) - min(values, default=0)
     row["ended by budget"] = sum(results["ended_by"] == "budget" for results in found)
     return row

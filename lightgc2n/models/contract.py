@@ -37,6 +37,11 @@ class Model(nn.Module):
         """
         return {}
 
+    @property
+    def fixed_work(self) -> bool:
+        """Whether `encode` and `losses` depend on the shapes of a batch alone and never wait for the host."""
+        return False
+
     def start_epoch(self, epoch: int) -> None:
         """Refreshes what is computed once an epoch."""
 

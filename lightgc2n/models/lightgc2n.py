@@ -77,6 +77,10 @@ class LightGC2N(Model):
         drawn = [name for name, _ in self.named_buffers() if name.endswith("routing.start")]
         return {"account_embeddings": "accounts", **dict.fromkeys(items, "items"), **dict.fromkeys(drawn, "whole")}
 
+    @property
+    def fixed_work(self) -> bool:
+        return self.graph.fixed
+
     @torch.no_grad()
     def start_epoch(self, epoch: int) -> None:
         """Bases come from the items of the first epoch: those of an untrained model would be clusters of noise."""

@@ -61,13 +61,15 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], P
 
 def restore_optimizer(model: nn.Module, optimizer: Adam, tensors: dict[str, Tensor]) -> None:
     """Puts saved moments back into the optimizer, parameter by parameter."""
+    on_device = optimizer.defaults["capturable"]  # a recorded step counts its steps on the GPU
     for name, parameter in model.named_parameters():
         kept = {
             part: tensors[f"{part}.{name}"] for part in ("step", "exp_avg", "exp_avg_sq") if f"{part}.{name}" in tensors
         }
         if kept:
             optimizer.state[parameter] = {
-                part: tensor if part == "step" else tensor.to(parameter.device) for part, tensor in kept.items()
+                part: tensor if part == "step" and not on_device else tensor.to(parameter.device)
+                for part, tensor in kept.items()
             }
 
 

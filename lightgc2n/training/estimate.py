@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch.optim import Adam
 
-from lightgc2n.data.batches import training_batches
 from lightgc2n.data.splits import Split
 from lightgc2n.devices import peak_bytes
 from lightgc2n.models.contract import Model
-from lightgc2n.training.loop import TrainingConfig, _step
+from lightgc2n.training.captured import WARM_UP
+from lightgc2n.training.steps import Steps, TrainingConfig
 
 FEWEST_STEPS = 500  # a run with fewer in all is over before an estimate is of use
 MOST_MEASURED, SECONDS_MEASURED = 20, 1.0
@@ -34,7 +33,7 @@ class Estimate:
 
 
 def estimate(
-    model: Model, split: Split, config: TrainingConfig, evaluate: Callable[[Model], float], device: str = "cpu"
+    model: Model, split: Split, config: TrainingConfig, evaluate: Callable[[Model], float] | None, device: str = "cpu"
 ) -> Estimate | None:
     """What the run will take; nothing for a tiny one. Neither the model nor what is random changes."""
     steps = -(-int((np.diff(split.train.offsets) >= 2).sum()) // config.batch_size)
@@ -46,7 +45,8 @@ def estimate(
         step_seconds = _seconds_of_a_step(trial, split, config, device)
         trial.eval()
         started = time.perf_counter()
-        evaluate(trial)
+        if evaluate is not None:
+            evaluate(trial)
         seconds = steps * step_seconds + (time.perf_counter() - started) / config.evaluate_every
     held = peak_bytes(device)
     if on_gpu:
@@ -56,17 +56,18 @@ def estimate(
 
 
 def _seconds_of_a_step(model: Model, split: Split, config: TrainingConfig, device: str) -> float:
-    """The mean over some batches of the first epoch, less the first batch, which sets up what later ones reuse."""
-    optimizer = Adam(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    """The mean over some batches of the first epoch, less the first ones, which set up what later ones reuse."""
+    steps = Steps(model, split.train, config, device)
     model.train()
     model.start_epoch(0)
     moments = [_now(device)]
-    for batch in training_batches(split.train, config.batch_size, np.random.default_rng([config.seed, 0]), device):
-        _step(model, optimizer, batch, config.clip)
+    for batch in steps.batches(0):
+        steps(batch)
         moments.append(_now(device))
         if len(moments) > MOST_MEASURED or (moments[-1] - moments[0] > SECONDS_MEASURED and len(moments) > 3):
             break
-    later = moments[1:] if len(moments) > 2 else moments
+    idle = 1 if device == "cpu" else WARM_UP + 2
+    later = moments[idle:] if len(moments) > idle + 1 else moments
     return (later[-1] - later[0]) / (len(later) - 1)
 
 

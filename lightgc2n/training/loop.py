@@ -3,17 +3,13 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
 from torch.optim import Adam
 
-from lightgc2n.config import setting
-from lightgc2n.data.batches import TrainingBatch, training_batches
 from lightgc2n.data.splits import Split
 from lightgc2n.devices import peak_bytes
 from lightgc2n.errors import ScoreError
@@ -21,29 +17,16 @@ from lightgc2n.models.contract import Model
 from lightgc2n.progress import SECONDS_BETWEEN_LINES, say, step
 from lightgc2n.training.checkpoints import Progress, load_checkpoint, restore_optimizer, save_checkpoint
 from lightgc2n.training.record import Row, recording
+from lightgc2n.training.steps import Steps, TrainingConfig
 
 BEST, LAST = "best.safetensors", "last.safetensors"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingConfig:
-    """The paper's values, and what it leaves open."""
-
-    epochs: int = setting(200, at_least=1, help="Most epochs.")
-    batch_size: int = setting(256, at_least=1, help="Sequences in one step.")
-    learning_rate: float = setting(0.005, at_least=0.0, help="Of Adam.")
-    weight_decay: float = setting(0.0, at_least=0.0, help="Of Adam.")
-    clip: float = setting(5.0, at_least=0.0, help="Longest gradient; 0 leaves it as it is.")
-    patience: int = setting(10, at_least=1, help="Evaluations without a better validation value before it ends.")
-    evaluate_every: int = setting(1, at_least=1, help="Epochs between evaluations.")
-    seed: int = setting(0, at_least=0, help="Weights, order of sequences and dropout follow from it.")
 
 
 def train(
     model: Model,
     split: Split,
     config: TrainingConfig,
-    evaluate: Callable[[Model], float],
+    evaluate: Callable[[Model], float] | None,
     folder: Path | None = None,
     device: str = "cpu",
     seconds: float = math.inf,
@@ -52,17 +35,18 @@ def train(
     """Trains until patience or budget ends it, and leaves the best weights in the model.
 
     Args:
-        evaluate: the validation metric, higher is better; test events never choose anything.
+        evaluate: the validation metric, higher is better; test events never choose anything. Without it the last
+            weights of the budget are taken.
         folder: where checkpoints and metrics go; a run that is there already goes on.
         seconds: the first epoch that ends later than this is the last for now; the run has then not ended.
         epochs_before: how many epochs the model has seen in another run; what it then knows is the first to be beaten.
     """
     until = time.monotonic() + seconds
     model.to(device)
-    optimizer = Adam(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
-    progress = _resume(model, optimizer, folder)
+    steps = Steps(model, split.train, config, device)
+    progress = _resume(model, steps.optimizer, folder)
     best = _weights(model) if folder is None else None
-    if epochs_before and not progress.epochs:
+    if epochs_before and not progress.epochs and evaluate is not None:
         progress.best_value = evaluate(model.eval())
         best = _keep_best(model, progress, folder)
         say(f"the weights it starts from: validation MRR@20 {100 * progress.best_value:.2f} %")
@@ -71,21 +55,25 @@ def train(
         while not progress.ended_by:
             epoch = progress.epochs
             started = time.perf_counter()
-            losses = _epoch(model, optimizer, split, config, epochs_before + epoch, device)
+            losses = _epoch(model, steps, config, epochs_before + epoch)
             progress.epochs += 1
             progress.seconds += time.perf_counter() - started
             row: Row = {"epoch": epoch, **losses, "seconds": time.perf_counter() - started}
-            if progress.epochs % config.evaluate_every == 0 or progress.epochs == config.epochs:
+            last = progress.epochs == config.epochs
+            if evaluate is None and last:
+                progress.best_epoch = epoch
+                best = _keep_best(model, progress, folder)
+            elif evaluate is not None and (last or progress.epochs % config.evaluate_every == 0):
                 model.eval()
                 row["validation"] = evaluate(model)
                 if row["validation"] > progress.best_value:
                     progress.best_value, progress.best_epoch = row["validation"], epoch
                     best = _keep_best(model, progress, folder)
-            progress.ended_by = _end(progress, config)
+            progress.ended_by = _end(progress, config, chosen=evaluate is not None)
             progress.peak_bytes = max(progress.peak_bytes, peak_bytes(device))
             record(row)  # before the checkpoint: a row without its checkpoint is dropped when the run goes on
             if folder is not None:
-                save_checkpoint(folder / LAST, model, optimizer, progress)
+                save_checkpoint(folder / LAST, model, steps.optimizer, progress)
             if time.monotonic() - spoke > SECONDS_BETWEEN_LINES or progress.ended_by:
                 spoke = time.monotonic()
                 say(_sentence(row, progress, config, split))
@@ -96,22 +84,17 @@ def train(
     return progress
 
 
-def _epoch(
-    model: Model, optimizer: Adam, split: Split, config: TrainingConfig, epoch: int, device: str
-) -> dict[str, float]:
+def _epoch(model: Model, steps: Steps, config: TrainingConfig, epoch: int) -> dict[str, float]:
     """One pass over the training sequences; everything random in it follows from the seed and the epoch."""
     torch.manual_seed(config.seed * 1_000_003 + epoch)
     model.train()
     model.start_epoch(epoch)
-    order = np.random.default_rng([config.seed, epoch])
-    steps = -(-split.train.sequences // config.batch_size)
     totals: dict[str, Tensor] = {}
     count = 0
-    with step(f"epoch {epoch}", total=steps) as shown:
-        for batch in training_batches(split.train, config.batch_size, order, device):
-            terms = _step(model, optimizer, batch, config.clip)
-            for name, term in terms.items():
-                totals[name] = totals.get(name, torch.zeros((), device=device)) + term
+    with step(f"epoch {epoch}", total=len(steps)) as shown:
+        for batch in steps.batches(epoch):
+            for name, term in steps(batch).items():
+                totals[name] = totals[name] + term if name in totals else term.clone()
             count += 1
             shown.advance()
     means = {name: float(total) / max(count, 1) for name, total in totals.items()}
@@ -121,18 +104,8 @@ def _epoch(
     return means
 
 
-def _step(model: Model, optimizer: Adam, batch: TrainingBatch, clip: float) -> dict[str, Tensor]:
-    terms = model.losses(model.encode(), batch)
-    optimizer.zero_grad(set_to_none=True)
-    torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
-    if clip:
-        clip_grad_norm_(model.parameters(), clip)
-    optimizer.step()
-    return {name: term.detach() for name, term in terms.items()}
-
-
-def _end(progress: Progress, config: TrainingConfig) -> str:
-    if progress.epochs - 1 - progress.best_epoch >= config.patience * config.evaluate_every:
+def _end(progress: Progress, config: TrainingConfig, chosen: bool) -> str:
+    if chosen and progress.epochs - 1 - progress.best_epoch >= config.patience * config.evaluate_every:
         return "patience"
     return "budget" if progress.epochs >= config.epochs else ""
 

@@ -33,7 +33,8 @@ from lightgc2n.errors import DataError, OutputError
 from lightgc2n.models.contract import Model
 from lightgc2n.training.carrying import write_vocabularies
 from lightgc2n.training.checkpoints import Progress, load_checkpoint
-from lightgc2n.training.loop import BEST, LAST, TrainingConfig
+from lightgc2n.training.loop import BEST, LAST
+from lightgc2n.training.steps import TrainingConfig
 
 RUN = "run.json"
 

@@ -17,7 +17,7 @@ from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
 from lightgc2n.evaluation.ranks import target_ranks
 from lightgc2n.experiments.single import train_in_memory
 from lightgc2n.models.contract import Model
-from lightgc2n.training.loop import TrainingConfig
+from lightgc2n.training.steps import TrainingConfig
 from tests.worlds import WORLDS, dataset_of
 
 # world -> cut-off, and the least share of targets within it

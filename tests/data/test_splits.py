@@ -180,3 +180,19 @@ def test_honest_protocols_hold_for_any_logs(logs: list[list[int]], protocol: str
         assert (data.times[split.train_events] < cut).all()
         for row in range(len(split.test)):
             assert (data.times[split.test.start[row] : split.test.stop[row]] < cut).all()
+
+
+@pytest.mark.parametrize("protocol", ["last", "time", "cold-accounts", "windows"])
+def test_without_validation_its_events_are_trained_on_and_the_test_stays(protocol: str) -> None:
+    logs = [(f"a{number}", f"p q r s{number} t") for number in range(20)]
+    times = [[number, number + 1, number + 20, number + 30, number + 40] for number in range(20)]
+    data = dataset_of(logs, kind="windows" if protocol == "windows" else "logs", times=times)
+    held = split_dataset(data, config(protocol=protocol))
+    free = split_dataset(data, config(protocol=protocol, validation=False))
+    assert asked(data, free.test) == asked(data, held.test)
+    assert len(held.validation) > 0
+    assert len(free.validation) == 0
+    kept, added = set(held.train_events.tolist()), set(free.train_events.tolist())
+    assert kept < added
+    assert set(held.validation.target_event.tolist()) <= added
+    assert added.isdisjoint(free.test.target_event.tolist())

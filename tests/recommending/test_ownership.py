@@ -14,8 +14,8 @@ from lightgc2n.errors import DataError, ScoreError, SettingError
 from lightgc2n.experiments.single import train_run
 from lightgc2n.recommending.ownership import Ownership
 from lightgc2n.recommending.recommender import Recommender, load
-from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.runs import RunPlan
+from lightgc2n.training.steps import TrainingConfig
 from tests.recommending.test_recommender import log_of
 
 FEW = TrainingConfig(epochs=2, batch_size=32)

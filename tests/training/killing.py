@@ -17,9 +17,9 @@ import torch
 
 from lightgc2n.experiments.single import train_run
 from lightgc2n.training import checkpoints
-from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.record import read_rows
 from lightgc2n.training.runs import RunPlan
+from lightgc2n.training.steps import TrainingConfig
 
 EPOCHS = 12
 TRAINING = TrainingConfig(epochs=EPOCHS, batch_size=32, patience=EPOCHS)

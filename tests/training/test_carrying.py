@@ -18,9 +18,10 @@ from lightgc2n.experiments.single import new_model, train_run
 from lightgc2n.models.contract import Model
 from lightgc2n.training.carrying import WHOLE, carry_over, write_vocabularies
 from lightgc2n.training.checkpoints import Progress, save_checkpoint
-from lightgc2n.training.loop import BEST, TrainingConfig, train
+from lightgc2n.training.loop import BEST, train
 from lightgc2n.training.record import read_rows
 from lightgc2n.training.runs import RunPlan, load_run, read_run
+from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import run as command
 from tests.worlds import dataset_of, tastes_world
 

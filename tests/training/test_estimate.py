@@ -14,8 +14,9 @@ from lightgc2n.experiments.single import new_model, train_run, validation
 from lightgc2n.models.contract import Model
 from lightgc2n.training import estimate as estimating
 from lightgc2n.training.estimate import Estimate, estimate
-from lightgc2n.training.loop import BEST, LAST, TrainingConfig
+from lightgc2n.training.loop import BEST, LAST
 from lightgc2n.training.runs import RunPlan
+from lightgc2n.training.steps import TrainingConfig
 from tests.worlds import WORLDS
 
 SPLIT = split_dataset(WORLDS["tastes"], SplitConfig())
@@ -42,7 +43,7 @@ def test_an_epoch_is_its_steps_and_its_share_of_an_evaluation(monkeypatch: pytes
         clock[0] += 30.0
         return 0.5
 
-    monkeypatch.setattr(estimating, "_step", step)
+    monkeypatch.setattr(estimating.Steps, "__call__", step)
     config = TrainingConfig(epochs=50, batch_size=8, evaluate_every=3)
     found = estimate(new_model("lightgc2n-wo-a", SPLIT, {}, 0), SPLIT, config, evaluate)
     assert found is not None

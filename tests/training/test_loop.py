@@ -15,8 +15,9 @@ from lightgc2n.errors import DataError, ScoreError
 from lightgc2n.experiments.single import new_model, validation
 from lightgc2n.models.contract import Model
 from lightgc2n.training.checkpoints import load_checkpoint
-from lightgc2n.training.loop import BEST, LAST, TrainingConfig, train
+from lightgc2n.training.loop import BEST, LAST, train
 from lightgc2n.training.record import METRICS
+from lightgc2n.training.steps import TrainingConfig
 from tests.worlds import WORLDS
 
 SPLIT = split_dataset(WORLDS["tastes"], SplitConfig())
