@@ -150,15 +150,17 @@ def test_a_single_run_can_be_sliced_too(world: Path, tmp_path: Path) -> None:
     assert "ended by budget" in second.stdout
 
 
-def test_ctrl_c_stops_every_run_at_once(world: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("everyone", [False, True], ids=["the plan's process", "all, as a terminal does"])
+def test_ctrl_c_stops_every_run_at_once(everyone: bool, world: Path, tmp_path: Path) -> None:
     plan = written(world, SMALL.replace("epochs = 3", "epochs = 100000\npatience = 100000") + "[[run]]\nseed = [0, 1]")
     words = ["train", "--plan", plan, "--out", tmp_path / "out", "--side-by-side", "2", "--device", "cpu"]
-    parent = subprocess.Popen([sys.executable, "-m", "lightgc2n", *map(str, words)], stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "lightgc2n", *map(str, words)]
+    parent = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     runs = [tmp_path / "out" / f"homes-lightgc2n-wo-a-seed{seed}" for seed in (0, 1)]
     while not all((one / LAST).exists() for one in runs):
         assert parent.poll() is None
         time.sleep(0.05)
-    os.kill(parent.pid, signal.SIGINT)
+    (os.killpg if everyone else os.kill)(parent.pid, signal.SIGINT)
     _, said = parent.communicate(timeout=60)
     assert parent.returncode == 130
     assert "Traceback" not in said
