@@ -99,6 +99,15 @@ SMALL = 'data = "homes"\nmodel = "lightgc2n-wo-a"\n[training]\nepochs = 3\nbatch
 ONE_BAD = SMALL + '[[run]]\nseed = [0, 1]\n[[run]]\nname = "wild"\ntraining.learning_rate = 1e30\ntraining.clip = 0\n'
 
 
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Child processes find none of the packages that training does not need."""
+    for package in ("polars", "zstandard", "matplotlib", "scipy", "sklearn", "pandas", "optuna", "onnx", "tensorboard"):
+        (tmp_path / f"{package}.py").write_text("raise ImportError('not on a bare machine')\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])]))
+
+
+@pytest.mark.usefixtures("bare")
 def test_runs_go_side_by_side_and_one_that_fails_stops_no_other(world: Path) -> None:
     plan, out = written(world, ONE_BAD), world / "together"
     words = ["train", "--plan", plan, "--out", out, "--side-by-side", 3, "--device", "cpu"]
