@@ -79,4 +79,8 @@ def _fail(message: str, exit_code: int) -> NoReturn:
 
 
 def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
+    # Asked once is enough: a second signal, as from a plan's own process, must not break the cleaning up.
+    # Not SIG_IGN, which Python complains of when both signals came at once.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: None)
     raise _StoppedError

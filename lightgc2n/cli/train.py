@@ -69,7 +69,7 @@ def train(
     if plan is not None:
         _refuse(context, OF_ONE_RUN, "stands in the plan")
         if only:
-            _train_only(plan, out, only, choose_device(device), seconds)
+            _train_only(plan, out, only, choose_device(device), seconds, json)
         else:
             _train_plan(plan, out, choose_device(device), side_by_side, seconds, json)
         return
@@ -150,10 +150,13 @@ def _is_said(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _train_only(plan: Path, out: Path, name: str, device: str, seconds: float) -> None:
+def _train_only(plan: Path, out: Path, name: str, device: str, seconds: float, json: bool) -> None:
     from lightgc2n.experiments.side_by_side import train_one
 
     finished = train_one(plan, out, name, device, seconds)
+    if json:
+        print_json({"out": str(out / name), "finished": finished})
+        return
     typer.echo(f"{out / name}: {'finished' if finished else 'stopped for now; the same command goes on'}")
 
 

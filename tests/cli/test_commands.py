@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -25,10 +26,13 @@ class Done:
 def run(*words: object) -> Done:
     """The command in this process: starting Python and torch anew for each would take most of the time."""
     out, err = io.StringIO(), io.StringIO()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["lightgc2n", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
             main()
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
     code = ended.value.code
     return Done(code if isinstance(code, int) else 0, out.getvalue(), err.getvalue())
 
@@ -135,6 +139,34 @@ def test_a_stopped_command_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     done = run("generate", "--out", tmp_path / "out")
     assert done.returncode == 130
     assert "stopped; nothing half-written was left behind." in done.stderr
+
+
+def test_ctrl_c_before_all_is_imported_ends_without_a_traceback(tmp_path: Path) -> None:
+    """A package that takes its time stands in for those that take 0.3 s."""
+    (tmp_path / "typer.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])}
+    command = [sys.executable, "-m", "lightgc2n", "doctor"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "importing\n"
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=30)
+    assert (child.returncode, said) == (130, "")
+
+
+def test_a_second_signal_does_not_disturb_the_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cleaned = []
+
+    def stop(*_: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            cleaned.append(True)
+
+    monkeypatch.setattr("lightgc2n.data.households.build_world", stop)
+    assert run("generate", "--out", tmp_path / "out").returncode == 130
+    assert cleaned
 
 
 def test_the_reader_may_go_away(households: Path) -> None:

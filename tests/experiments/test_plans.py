@@ -99,6 +99,15 @@ SMALL = 'data = "homes"\nmodel = "lightgc2n-wo-a"\n[training]\nepochs = 3\nbatch
 ONE_BAD = SMALL + '[[run]]\nseed = [0, 1]\n[[run]]\nname = "wild"\ntraining.learning_rate = 1e30\ntraining.clip = 0\n'
 
 
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Child processes find none of the packages that training does not need."""
+    for package in ("polars", "zstandard", "matplotlib", "scipy", "sklearn", "pandas", "optuna", "onnx", "tensorboard"):
+        (tmp_path / f"{package}.py").write_text("raise ImportError('not on a bare machine')\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])]))
+
+
+@pytest.mark.usefixtures("bare")
 def test_runs_go_side_by_side_and_one_that_fails_stops_no_other(world: Path) -> None:
     plan, out = written(world, ONE_BAD), world / "together"
     words = ["train", "--plan", plan, "--out", out, "--side-by-side", 3, "--device", "cpu"]
@@ -150,15 +159,17 @@ def test_a_single_run_can_be_sliced_too(world: Path, tmp_path: Path) -> None:
     assert "ended by budget" in second.stdout
 
 
-def test_ctrl_c_stops_every_run_at_once(world: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("everyone", [False, True], ids=["the plan's process", "all, as a terminal does"])
+def test_ctrl_c_stops_every_run_at_once(everyone: bool, world: Path, tmp_path: Path) -> None:
     plan = written(world, SMALL.replace("epochs = 3", "epochs = 100000\npatience = 100000") + "[[run]]\nseed = [0, 1]")
     words = ["train", "--plan", plan, "--out", tmp_path / "out", "--side-by-side", "2", "--device", "cpu"]
-    parent = subprocess.Popen([sys.executable, "-m", "lightgc2n", *map(str, words)], stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "lightgc2n", *map(str, words)]
+    parent = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     runs = [tmp_path / "out" / f"homes-lightgc2n-wo-a-seed{seed}" for seed in (0, 1)]
     while not all((one / LAST).exists() for one in runs):
         assert parent.poll() is None
         time.sleep(0.05)
-    os.kill(parent.pid, signal.SIGINT)
+    (os.killpg if everyone else os.kill)(parent.pid, signal.SIGINT)
     _, said = parent.communicate(timeout=60)
     assert parent.returncode == 130
     assert "Traceback" not in said
