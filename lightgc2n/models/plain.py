@@ -28,7 +28,7 @@ def plain_losses(model: Any, batch: TrainingBatch) -> dict[str, Float[Tensor, ""
     refined = refine(items, bases, subspace_affinity(items, bases, model.config.smoothing))  # Eq. 15, 16
     rows = model.alignment.norm(normalize(items, dim=-1) + model.alignment.mix(refined))  # Eq. 19
     row, place = torch.nonzero(batch.counts, as_tuple=True)
-    weights = (torch.arange(batch.log.shape[1]) <= place[:, None]).float()
+    weights = (torch.arange(batch.log.shape[1], device=place.device) <= place[:, None]).float()
     if model.config.pooling == "mean":
         weights = weights / weights.sum(dim=1, keepdim=True)
     sequences = (rows[batch.log[row]] * weights[..., None]).sum(dim=1)  # Eq. 14
@@ -75,7 +75,7 @@ def _layer(
 
 def _edges(offsets: Int[Tensor, "R_and_one"], columns: Int[Tensor, "E"]) -> tuple[Tensor, Tensor, Tensor]:
     degree = offsets.diff()
-    rows = torch.repeat_interleave(torch.arange(len(degree)), degree)
+    rows = torch.repeat_interleave(torch.arange(len(degree), device=degree.device), degree)
     others = torch.bincount(columns)
     return rows, columns, (degree[rows] * others[columns]).float().rsqrt()
 
@@ -85,7 +85,8 @@ def _contrast(
 ) -> Float[Tensor, ""]:
     """Eq. 17 at every place of the batch."""
     here = batch.log[batch.seen]
-    others = torch.arange(len(items)) if model.config.negatives == "all" else torch.unique(here)
+    everything = torch.arange(len(items), device=here.device)
+    others = everything if model.config.negatives == "all" else torch.unique(here)
     logits = normalize(items[here], dim=-1) @ refined[others].T / model.config.temperature
     same = torch.searchsorted(others, here)
     return cross_entropy(logits, same)  # Eq. 17, 18
