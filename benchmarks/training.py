@@ -4,7 +4,7 @@
 
 DIR is a prepared dataset of windows. For this timing alone the graph holds all windows with their targets, so that its
 size does not depend on a split. Every row is measured in a process of its own. On a CPU it is the median CPU seconds of
-a step; on a GPU the time of many steps as training takes them, batches made and copied included, divided by their number.
+a step; on a GPU the time of many steps as training takes them, making and copying of batches included.
 """
 
 import argparse
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lightgc2n.models.lightgc2n import LightGC2N
     from lightgc2n.training.steps import Steps
 
-# On a GPU `layers` are the fast layers without Triton, `kernels` with it, and `recorded` those replayed as a CUDA graph.
+# On a GPU `layers` are the fast layers without Triton, `kernels` with it, `recorded` those replayed as a CUDA graph.
 WAYS = {"cpu": ("plain", "fast"), "cuda": ("plain", "layers", "kernels", "recorded")}
 
 
