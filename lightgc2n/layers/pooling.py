@@ -1,0 +1,26 @@
+"""Many histories as one vector each, whole or at each of their places, without a table of all their events.
+
+Shapes: B batch, T history, M items, D width.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+
+def first_occurrences(log: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
+    """Which places hold an item that stands nowhere before in the same log."""
+    items, order = log.sort(dim=1, stable=True)
+    first = torch.ones_like(items, dtype=torch.bool)
+    first[:, 1:] = items[:, 1:] != items[:, :-1]
+    return torch.zeros_like(first).scatter(1, order, first)
+
+
+def pooled_events(
+    table: Float[Tensor, "M D"], items: Int[Tensor, "B T"], known: Bool[Tensor, "B T"], pooling: str
+) -> Float[Tensor, "B D"]:
+    """The sum, mean or maximum of the rows of the known events; zero where there is none."""
+    ends = known.sum(dim=1).cumsum(dim=0)
+    offsets = torch.cat([ends.new_zeros(1), ends])
+    return embedding_bag(items[known], table, offsets, mode=pooling, include_last_offset=True)
