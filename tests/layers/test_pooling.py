@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from torch import tensor
 from torch.testing import assert_close
 
-from lightgc2n.layers.pooling import first_occurrences, pooled_events
+from lightgc2n.data.batches import Batch
+from lightgc2n.layers.pooling import first_occurrences, pooled_events, pooled_history, pooled_prefixes
 
 TABLE = tensor([[9.0], [1.0], [-4.0]])
 
@@ -29,3 +30,16 @@ def test_pooled_events_by_hand(pooling: str, expected: float) -> None:
     items = tensor([[1, 2, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
     known = torch.arange(4) < tensor([[3], [0], [1]])
     assert_close(pooled_events(TABLE, items, known, pooling), tensor([[expected], [0.0], [9.0]]))
+
+
+@pytest.mark.parametrize(("pooling", "expected"), [("mean", [1, 5, 2]), ("max", [1, 9, 9]), ("last", [1, 9, -4])])
+def test_pooled_prefixes_by_hand(pooling: str, expected: list[float]) -> None:
+    assert_close(pooled_prefixes(TABLE, tensor([[1, 0, 2]]), pooling)[0, :, 0], tensor(expected).float())
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "last"])
+def test_a_history_is_the_prefix_that_ends_with_it(pooling: str) -> None:
+    history = tensor([[1, 2, 2, 0], [2, 0, 1, 0], [0, 0, 0, 0]])
+    prefixes = pooled_prefixes(TABLE, history, pooling)
+    whole = pooled_history(TABLE, Batch(tensor([0, 1, 2]), history, tensor([2, 3, 0])), pooling)
+    assert_close(whole, torch.stack([prefixes[0, 1], prefixes[1, 2], tensor([0.0])]))
