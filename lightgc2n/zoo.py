@@ -13,6 +13,7 @@ from torch import Tensor
 from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency
 from lightgc2n.baselines.floor import Floor
 from lightgc2n.baselines.lightgcn import LightGCNConfig, build_lightgcn, restore_lightgcn
+from lightgc2n.baselines.nais import NAISConfig, build_nais, restore_nais
 from lightgc2n.baselines.ncf import NCFConfig, build_ncf, restore_ncf
 from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn
 from lightgc2n.config import read_settings, unknown_name
@@ -61,6 +62,7 @@ ZOO: dict[str, Entry] = {
     "lightgcn": Entry(LightGCNConfig, build_lightgcn, restore_lightgcn, frozenset({"tastes"})),
     **{name: _ncf(name) for name in ("gmf", "mlp", "neumf")},
     "gmf-ce": _ncf("gmf", loss="softmax"),
+    "nais": Entry(NAISConfig, build_nais, restore_nais, frozenset({"tastes"})),
 }
 
 

@@ -6,7 +6,7 @@ Shapes: N accounts, M items, I questions, K items drawn for each.
 from collections.abc import Mapping
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightgc2n.data.splits import Training
@@ -48,6 +48,14 @@ class Holdings(nn.Module):
         """Weights of a mean over the accounts that hold anything."""
         active = (self.offsets.diff() > 0).float()
         return active / active.sum().clamp(min=1)
+
+    def padded(self, account: Int[Tensor, "I"], width: int) -> tuple[Int[Tensor, "I width"], Bool[Tensor, "I width"]]:
+        """The first `width` items of each account, and which are not padding; a stranger (-1) holds nothing."""
+        first, stop = self.offsets[account.clamp(min=0)], self.offsets[account + 1]
+        place = first[:, None] + torch.arange(width, device=account.device)
+        known = (place < stop[:, None]) & (account >= 0)[:, None]
+        items = torch.cat([self.items, self.items.new_zeros(1)])  # so that there is always an item to point at
+        return items[torch.where(known, place, 0)] * known, known
 
     def absent(self, account: Int[Tensor, "I"], count: int) -> Int[Tensor, "I K"]:
         """Items drawn evenly from those an account does not hold; the last item for one that holds them all."""

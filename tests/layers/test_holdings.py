@@ -48,3 +48,12 @@ def test_restored_holdings_are_the_same() -> None:
     again = Holdings.restored(saved, 5)
     assert again.offsets.equal(holdings.offsets)
     assert again.free_before.equal(holdings.free_before)
+
+
+def test_padded_holdings_by_hand() -> None:
+    holdings = Holdings.of(training_of([[3, 1, 3], [], [4]], items=5))
+    items, known = holdings.padded(tensor([2, 0, 1, -1]), 3)
+    assert [row[there].tolist() for row, there in zip(items, known, strict=True)] == [[4], [1, 3], [], []]
+    assert not items[~known].any()
+    nothing = Holdings.of(training_of([[]], items=5))
+    assert not nothing.padded(tensor([0, -1]), 2)[1].any()
