@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
@@ -119,9 +119,9 @@ class LightGCN(Model):
         asking = self._asking(embedding(account, encoded.accounts), folded_prefixes(encoded.gifts, batch)[row, place])
         candidates = candidates_of(target, len(encoded.items), self.config.negatives)
         scores = torch.einsum("id,icd->ic", asking, embedding(candidates, encoded.items))  # s(a, i) = e_a · e_i
-        rows = (embedding(account, self.account_embeddings), embedding(candidates, self.item_embeddings))
-        squares = sum(part.square().sum() for part in rows) / max(1, len(target))
-        return {"next_item": softmax_loss(scores), "penalty": self.config.penalty / 2 * squares}  # L
+        squares = _squares(self.account_embeddings, account) + _squares(self.item_embeddings, candidates)
+        penalty = self.config.penalty / 2 * squares / max(1, len(target))
+        return {"next_item": softmax_loss(scores), "penalty": penalty}  # L
 
     @torch.no_grad()
     def scores(self, encoded: Encoded, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
@@ -139,6 +139,11 @@ class LightGCN(Model):
 
     def _asking(self, account: Float[Tensor, "I D"], folded: Float[Tensor, "I D"]) -> Float[Tensor, "I D"]:
         return self.account_weight * account + self.rho * folded  # e_a + ρ e_S
+
+
+def _squares(table: Float[Tensor, "R D"], rows: Int[Tensor, "..."]) -> Float[Tensor, ""]:
+    """The squared lengths of the given rows, summed; each is squared once, however often it is given."""
+    return torch.bincount(rows.flatten(), minlength=len(table)).to(table.dtype) @ table.square().sum(dim=1)
 
 
 def folded_history(gifts: Float[Tensor, "M D"], batch: Batch) -> Float[Tensor, "B D"]:
