@@ -12,6 +12,9 @@ from torch import Tensor
 
 from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency
 from lightgc2n.baselines.floor import Floor
+from lightgc2n.baselines.lightgcn import LightGCNConfig, build_lightgcn, restore_lightgcn
+from lightgc2n.baselines.nais import NAISConfig, build_nais, restore_nais
+from lightgc2n.baselines.ncf import NCFConfig, build_ncf, restore_ncf
 from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn
 from lightgc2n.config import read_settings, unknown_name
 from lightgc2n.data.splits import Training
@@ -42,6 +45,10 @@ def _variant(name: str) -> Entry:
     return Entry(LightGC2NConfig, build, restore, frozenset({"tastes"}))
 
 
+def _ncf(name: str, **preset: Any) -> Entry:
+    return Entry(NCFConfig, partial(build_ncf, name), partial(restore_ncf, name), frozenset({"tastes"}), preset=preset)
+
+
 ZOO: dict[str, Entry] = {
     "popularity": _floor(Popularity, "favourites"),
     "recency": _floor(Recency, "tastes"),
@@ -52,6 +59,10 @@ ZOO: dict[str, Entry] = {
     "item-knn": _floor(ItemKnn, "tastes"),
     "session-knn": _floor(SessionKnn, "tastes"),
     **{name: _variant(name) for name in VARIANTS},
+    "lightgcn": Entry(LightGCNConfig, build_lightgcn, restore_lightgcn, frozenset({"tastes"})),
+    **{name: _ncf(name) for name in ("gmf", "mlp", "neumf")},
+    "gmf-ce": _ncf("gmf", loss="softmax"),
+    "nais": Entry(NAISConfig, build_nais, restore_nais, frozenset({"tastes"})),
 }
 
 

@@ -78,7 +78,7 @@ def test_the_commands(data: Path, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--model", "markov"], "markov is a floor: it needs no training"),
-        (["--model", "lightgc3n"], "Did you mean 'lightgc2n'?"),
+        (["--model", "lightgc2m"], "Did you mean 'lightgc2n'?"),
         (["--set", "training.epoch=2"], "Did you mean 'epochs'?"),
         (["--set", "lightgc2n.latent_users=0"], "latent_users must be at least 1"),
         (["--set", "lightgcn.latent_users=2"], "Did you mean 'lightgc2n'?"),

@@ -1,0 +1,172 @@
+"""LightGCN (He et al., SIGIR 2020): embeddings smoothed over the account-item graph, and nothing else.
+
+Shapes: B batch, T history, I questions, C candidates, N accounts, M items, D width.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import embedding
+
+from lightgc2n.config import setting
+from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import Training
+from lightgc2n.graph.sequential import Edges, build_graph
+from lightgc2n.layers.history import distinct_history
+from lightgc2n.layers.pairwise import candidates_of, softmax_loss
+from lightgc2n.layers.pooling import first_occurrences, pooled_events
+from lightgc2n.layers.propagation import WeightedSum
+from lightgc2n.models.contract import Model
+
+SPREAD = 0.1  # of the first embeddings; without a non-linearity it serves better than Xavier's
+
+# feed -> how far an account's node speaks for it, how far its folded-in history, and whether strangers are average
+FEEDS = {"account": (1.0, 0.0, True), "sequence": (0.0, 1.0, False), "account+sequence": (1.0, 1.0, False)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LightGCNConfig:
+    """The paper's symbol stands in brackets."""
+
+    width: int = setting(64, at_least=1, help="Width of the embeddings [d].")
+    layers: int = setting(3, at_least=0, at_most=8, help="Propagations [K]; 0 is matrix factorisation.")
+    feed: str = setting("account+sequence", choices=tuple(FEEDS), help="What a question shows of an account.")
+    negatives: int = setting(1, at_least=1, help="Wrong items a target: 1 is BPR, more a sampled softmax.")
+    penalty: float = setting(1e-4, at_least=0.0, help="Weight of the squared embeddings of a batch [λ].")
+
+
+def parameter_count(config: LightGCNConfig, accounts: int, items: int) -> int:
+    """(N + M)·D, and one for ρ where both node and history speak."""
+    return (accounts + items) * config.width + (config.feed == "account+sequence")
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """Means over all layers, and what each item gives to an account that is folded in."""
+
+    items: Float[Tensor, "M D"]
+    accounts: Float[Tensor, "N D"]
+    gifts: Float[Tensor, "M D"]
+
+
+class Propagation(nn.Module):
+    """The graph of who holds what; its edges are saved with the weights that were learned on it."""
+
+    item_degrees: Float[Tensor, "M"]
+    even: Float[Tensor, "N"]  # weights of a mean over the accounts that hold anything
+
+    def __init__(self, held: Edges, layers: int) -> None:
+        super().__init__()
+        self.layers = layers
+        self.to_accounts, self.to_items = WeightedSum(held), WeightedSum(held.transposed())  # both halves of Ã
+        for name, array in (("offsets", held.offsets), ("columns", held.columns), ("weights", held.weights)):
+            self.register_buffer(name, torch.from_numpy(array))
+        degrees = torch.bincount(torch.from_numpy(held.columns), minlength=held.width)
+        self.register_buffer("item_degrees", degrees.clamp(min=1).float(), persistent=False)
+        active = (torch.from_numpy(held.offsets).diff() > 0).float()
+        self.register_buffer("even", active / active.sum().clamp(min=1), persistent=False)
+
+    def forward(self, items: Float[Tensor, "M D"], accounts: Float[Tensor, "N D"]) -> Smoothed:
+        item_total, account_total, below = items, accounts, torch.zeros_like(items)
+        for _ in range(self.layers):
+            below = below + items
+            items, accounts = self.to_items(accounts), self.to_accounts(items)  # E(k+1) = Ã E(k)
+            item_total, account_total = item_total + items, account_total + accounts
+        share = 1 / (self.layers + 1)
+        gifts = below * self.item_degrees.rsqrt()[:, None]  # e_i(k) / sqrt(|N(i)|), summed over k < K
+        return Smoothed(share * item_total, share * account_total, share * gifts)  # E = Σ E(k) / (K + 1)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """All that does not depend on the batch; the last row of the accounts stands for strangers, whose number is -1."""
+
+    items: Float[Tensor, "M D"]
+    accounts: Float[Tensor, "N_and_one D"]
+    gifts: Float[Tensor, "M D"]
+
+
+class LightGCN(Model):
+    """The model; `feed` decides whether an account's node, its history or both ask."""
+
+    rho: Float[Tensor, ""]
+
+    def __init__(self, config: LightGCNConfig, held: Edges) -> None:
+        super().__init__()
+        self.config = config
+        self.propagation = Propagation(held, config.layers)
+        self.item_embeddings = nn.Parameter(SPREAD * torch.randn(held.width, config.width))
+        self.account_embeddings = nn.Parameter(SPREAD * torch.randn(len(held.offsets) - 1, config.width))
+        self.account_weight, rho, self.strangers_are_average = FEEDS[config.feed]
+        if config.feed == "account+sequence":
+            self.rho = nn.Parameter(torch.tensor(rho))
+        else:
+            self.register_buffer("rho", torch.tensor(rho))
+
+    def encode(self) -> Encoded:
+        smoothed = self.propagation(self.item_embeddings, self.account_embeddings)
+        average = self.propagation.even @ smoothed.accounts
+        accounts = torch.cat([smoothed.accounts, self.strangers_are_average * average[None]])
+        return Encoded(smoothed.items, accounts, smoothed.gifts)
+
+    def losses(self, encoded: Encoded, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
+        row, place = torch.nonzero(batch.counts, as_tuple=True)
+        account, target = batch.account[row], batch.next_item[row, place]
+        asking = self._asking(embedding(account, encoded.accounts), folded_prefixes(encoded.gifts, batch)[row, place])
+        candidates = candidates_of(target, len(encoded.items), self.config.negatives)
+        scores = torch.einsum("id,icd->ic", asking, embedding(candidates, encoded.items))  # s(a, i) = e_a · e_i
+        squares = _squares(self.account_embeddings, account) + _squares(self.item_embeddings, candidates)
+        penalty = self.config.penalty / 2 * squares / max(1, len(target))
+        return {"next_item": softmax_loss(scores), "penalty": penalty}  # L
+
+    @torch.no_grad()
+    def scores(self, encoded: Encoded, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        folded = folded_history(encoded.gifts, batch)
+        asking = self._asking(encoded.accounts[batch.account], folded)
+        return (asking @ encoded.items.T)[:, domain.start : domain.stop]
+
+    @torch.no_grad()
+    def fold_in_scores(self, encoded: Encoded, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        """Scores where an account's neighbours are the items of the history, not those it had in training."""
+        folded = folded_history(encoded.gifts, batch)
+        start = self.account_embeddings[batch.account.clamp(min=0)] * (batch.account >= 0)[:, None]
+        asking = self._asking(start / (self.config.layers + 1) + folded, folded)
+        return (asking @ encoded.items.T)[:, domain.start : domain.stop]
+
+    def _asking(self, account: Float[Tensor, "I D"], folded: Float[Tensor, "I D"]) -> Float[Tensor, "I D"]:
+        return self.account_weight * account + self.rho * folded  # e_a + ρ e_S
+
+
+def _squares(table: Float[Tensor, "R D"], rows: Int[Tensor, "..."]) -> Float[Tensor, ""]:
+    """The squared lengths of the given rows, summed; each is squared once, however often it is given."""
+    return torch.bincount(rows.flatten(), minlength=len(table)).to(table.dtype) @ table.square().sum(dim=1)
+
+
+def folded_history(gifts: Float[Tensor, "M D"], batch: Batch) -> Float[Tensor, "B D"]:
+    """A node that holds the distinct items of a history, without the embedding that it would have of its own."""
+    items, known = distinct_history(batch)
+    count = known.sum(dim=1, keepdim=True).clamp(min=1)
+    return pooled_events(gifts, items, known, "sum") * count.rsqrt()  # e_S
+
+
+def folded_prefixes(gifts: Float[Tensor, "M D"], batch: TrainingBatch) -> Float[Tensor, "B T D"]:
+    """`folded_history` at every place of every log."""
+    first = first_occurrences(batch.log)[..., None]
+    return (embedding(batch.log, gifts) * first).cumsum(dim=1) * first.cumsum(dim=1).rsqrt()  # e_S
+
+
+def build_lightgcn(config: LightGCNConfig, train: Training) -> LightGCN:
+    """The model on the graph of the training sequences, their targets included and nothing else."""
+    return LightGCN(config, build_graph(train).items_of_account)
+
+
+def restore_lightgcn(config: LightGCNConfig, tensors: Mapping[str, Tensor]) -> LightGCN:
+    """The model that these tensors were saved from."""
+    offsets, columns, weights = (tensors[f"propagation.{part}"].numpy() for part in ("offsets", "columns", "weights"))
+    model = LightGCN(config, Edges(offsets, columns, weights, len(tensors["item_embeddings"])))
+    model.load_state_dict(dict(tensors))
+    return model

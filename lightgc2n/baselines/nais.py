@@ -1,0 +1,253 @@
+"""NAIS (He et al., TKDE 2018): the items of a history vote for those like them, and attention weighs the votes.
+
+Shapes: B batch, I questions, C candidates, L items that vote, U distinct items that vote, M items, D width,
+A width of the attention.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import embedding, embedding_bag, linear, relu
+from torch.utils.checkpoint import checkpoint
+
+from lightgc2n.config import setting
+from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import UNSEEN, Training
+from lightgc2n.errors import SettingError
+from lightgc2n.layers.holdings import Holdings
+from lightgc2n.layers.pairwise import LOSSES, candidates_of
+from lightgc2n.layers.recent import HeldItems, RecentEvents, RecentItems
+from lightgc2n.models.contract import Model
+
+SPREAD = 0.01  # of the first embeddings
+STRONGEST = 15.0  # bound of f either way: e^15 is finite in any sum, and a sum over no vote is told from any other
+PAIRS_AT_ONCE = {"cpu": 2**15, "cuda": 2**22}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NAISConfig:
+    """The authors' values; the paper's symbol stands in brackets."""
+
+    width: int = setting(16, at_least=1, help="Width of the embeddings [d].")
+    attention: str = setting("prod", choices=("prod", "concat", "none"), help="How a vote is weighed; none is FISM.")
+    attention_width: int = setting(16, at_least=1, help="Hidden width of the attention [a].")
+    smoothing: float = setting(
+        0.5, at_least=0.0, at_most=1.0, help="Exponent of the sum of weights; 1 is a softmax [β]."
+    )
+    length_exponent: float = setting(0.0, at_least=0.0, at_most=1.0, help="How far long histories count less [α].")
+    feed: str = setting("sequence", choices=("sequence", "set", "account"), help="Events, distinct items, or all held.")
+    exclude_self: bool = setting(False, help="No item votes for itself, as in the paper.")
+    max_length: int = setting(300, at_least=1, help="Newest events that vote.")
+    negatives: int = setting(4, at_least=1, help="Wrong items a target.")
+    loss: str = setting("pointwise", choices=tuple(LOSSES), help="Each candidate by itself, or a softmax over them.")
+    item_penalty: float = setting(0.0, at_least=0.0, help="Weight of the squared embeddings of all items.")
+    attention_penalty: float = setting(1e-6, at_least=0.0, help="Weight of the squared attention matrix.")
+
+
+def parameter_count(config: NAISConfig, accounts: int, items: int) -> int:
+    """2·M·D + M, and for the attention A·D + 2·A (prod), 2·A·D + 2·A (concat) or nothing; accounts have none."""
+    inputs = {"prod": config.width, "concat": 2 * config.width, "none": 0}[config.attention]
+    return 2 * items * config.width + items + (inputs + 2) * config.attention_width * (inputs > 0)
+
+
+class ProductAttention(nn.Module):
+    """Weighs a vote by the product of voter and candidate."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        spread = (2 / (width + inputs)) ** 0.5
+        self.weight = nn.Parameter(_truncated((width, inputs), spread))
+        self.bias = nn.Parameter(_truncated((width,), spread))
+        self.out = nn.Parameter(torch.ones(width))
+
+    def forward(self, candidate: Float[Tensor, "*#pairs D"], voter: Float[Tensor, "*#pairs D"]) -> Tensor:
+        return relu(linear(candidate * voter, self.weight, self.bias)) @ self.out  # f, prod
+
+
+class ConcatAttention(ProductAttention):
+    """Weighs a vote by voter and candidate side by side."""
+
+    def forward(self, candidate: Float[Tensor, "*#pairs D"], voter: Float[Tensor, "*#pairs D"]) -> Tensor:
+        for_candidate, for_voter = torch.tensor_split(self.weight, 2, dim=1)
+        # W [p ; q] = W_p p + W_q q: each side is mapped once, whatever it is paired with.
+        return relu(linear(candidate, for_candidate, self.bias) + linear(voter, for_voter)) @ self.out  # f, concat
+
+
+class EvenAttention(nn.Module):
+    """All votes weigh the same: FISM."""
+
+    def forward(self, candidate: Float[Tensor, "*#pairs D"], voter: Float[Tensor, "*#pairs D"]) -> Tensor:
+        return torch.zeros_like((candidate * voter)[..., 0])
+
+
+class Ballot:
+    """Who votes in which history: the events of all of them, and each distinct item among them once."""
+
+    def __init__(self, items: Int[Tensor, "B L"], known: Bool[Tensor, "B L"]) -> None:
+        self.row = torch.nonzero(known, as_tuple=True)[0]
+        self.distinct, self.voter = torch.unique(items[known], return_inverse=True)
+        self.count = known.sum(dim=1)
+        self.offsets = torch.cat([self.count.new_zeros(1), self.count.cumsum(dim=0)])
+
+    def sums(self, table: Float[Tensor, "U m"]) -> Float[Tensor, "B m"]:
+        """For each history the sum of the rows of its voters."""
+        return embedding_bag(self.voter, table, self.offsets, mode="sum", include_last_offset=True)
+
+
+class NAIS(Model):
+    """The model; `attention` and `feed` put in another part each."""
+
+    def __init__(self, config: NAISConfig, items: int, holdings: Holdings | None) -> None:
+        super().__init__()
+        if config.feed == "account" and not config.exclude_self:
+            raise SettingError("nais: feed=account shows the target itself. Set nais.exclude_self=true with it.")
+        self.config = config
+        self.candidates = nn.Parameter(_truncated((items, config.width), SPREAD))
+        self.voters = nn.Parameter(_truncated((items, config.width), SPREAD))
+        self.item_bias = nn.Parameter(torch.zeros(items))
+        self.attention = _attention(config)
+        self.smoothing = config.smoothing if config.attention != "none" else 0.0
+        self.history = _history(config, holdings)
+
+    def encode(self) -> None:
+        """Nothing to compute ahead: the table of all pairs would not fit."""
+
+    def losses(self, encoded: None, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
+        row, place = torch.nonzero(batch.counts, as_tuple=True)
+        lengths, order = self.history.lengths(batch, row, place).sort(descending=True, stable=True)
+        row, place = row[order], place[order]
+        candidates = candidates_of(batch.next_item[row, place], len(self.candidates), self.config.negatives)
+        scores = [self.item_bias.new_zeros(0, candidates.shape[1])]
+        for part, width in self._blocks(lengths, candidates.shape[1]):
+            given = (batch, row[part], place[part], candidates[part], width)
+            # Pairs are many: what backward needs of a block is computed again, not kept.
+            scores.append(checkpoint(self._asked, *given, use_reentrant=False, preserve_rng_state=False))
+        return {"next_item": LOSSES[self.config.loss](torch.cat(scores)), "penalty": self._penalty()}
+
+    def _penalty(self) -> Float[Tensor, ""]:
+        tables = self.candidates.square().sum() + self.voters.square().sum()
+        matrix = sum(value.square().sum() for name, value in self.attention.named_parameters() if name == "weight")
+        return self.config.item_penalty * tables + self.config.attention_penalty * matrix
+
+    def _asked(
+        self,
+        batch: TrainingBatch,
+        row: Int[Tensor, "I"],
+        place: Int[Tensor, "I"],
+        candidates: Int[Tensor, "I C"],
+        width: int,
+    ) -> Float[Tensor, "I C"]:
+        return self.of_pairs(candidates, *self.history.asked(batch, row, place, width))
+
+    def of_pairs(
+        self, candidates: Int[Tensor, "I C"], items: Int[Tensor, "I L"], known: Bool[Tensor, "I L"]
+    ) -> Float[Tensor, "I C"]:
+        """The scores of some candidates for each history."""
+        candidate, voter = embedding(candidates, self.candidates), embedding(items, self.voters)
+        heard = known[:, None, :].expand(-1, candidates.shape[1], -1)
+        if self.config.exclude_self:
+            heard = heard & (items[:, None, :] != candidates[:, :, None])
+        strength = self._strength(candidate[:, :, None], voter[:, None]) * heard
+        votes = strength * (candidate @ voter.transpose(1, 2))
+        return self._scores(votes.sum(dim=-1), strength.sum(dim=-1), heard.sum(dim=-1)) + self.item_bias[candidates]
+
+    @torch.no_grad()
+    def scores(self, encoded: None, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        ballot = Ballot(*self.history.whole(batch))
+        tables = [self._meet(ballot, block) for block in torch.split(self.candidates, self._block_size(ballot))]
+        votes, strength = (torch.cat(parts, dim=1) for parts in zip(*tables, strict=True))
+        count = ballot.count[:, None].expand_as(votes)
+        if self.config.exclude_self:
+            votes, strength, count = self._without_self(ballot, votes, strength, count)
+        return (self._scores(votes, strength, count) + self.item_bias)[:, domain.start : domain.stop]
+
+    @torch.no_grad()
+    def fold_in_scores(self, encoded: None, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        """Scores by the history alone, which differs where all held items vote."""
+        return self.scores(encoded, replace(batch, account=torch.full_like(batch.account, UNSEEN)), domain)
+
+    @torch.no_grad()
+    def start_from(self, fism: "NAIS") -> None:
+        """Pre-training: the tables of a trained FISM, which is this model without attention."""
+        for name in ("candidates", "voters", "item_bias"):
+            getattr(self, name).copy_(getattr(fism, name))
+
+    def _meet(self, ballot: "Ballot", block: Float[Tensor, "m D"]) -> tuple[Tensor, Tensor]:
+        """For every history the weighed votes and the weights that some candidates get: H Gᵀ and H Eᵀ."""
+        voter = self.voters[ballot.distinct]
+        strength = self._strength(block, voter[:, None])  # Eᵀ: each pair once, whoever asks
+        return ballot.sums(strength * (voter @ block.T)), ballot.sums(strength)
+
+    def _without_self(
+        self, ballot: "Ballot", votes: Float[Tensor, "B M"], strength: Float[Tensor, "B M"], count: Int[Tensor, "B M"]
+    ) -> tuple[Float[Tensor, "B M"], Float[Tensor, "B M"], Int[Tensor, "B M"]]:
+        """The same without what items give to themselves: H_ui G_ii and H_ui E_ii."""
+        candidate, voter = self.candidates[ballot.distinct], self.voters[ballot.distinct]
+        own = self._strength(candidate, voter)
+        at = (ballot.row, ballot.distinct[ballot.voter])
+        less = (own * (candidate * voter).sum(dim=-1), own, torch.ones_like(ballot.distinct))
+        parts = zip((votes, strength, count), less, strict=True)
+        votes, strength, count = (table.index_put(at, -value[ballot.voter], accumulate=True) for table, value in parts)
+        return votes, strength, count
+
+    def _block_size(self, ballot: "Ballot") -> int:
+        return max(1, self._pairs_at_once // max(1, len(ballot.distinct)))
+
+    def _strength(self, candidate: Float[Tensor, "*#pairs D"], voter: Float[Tensor, "*#pairs D"]) -> Tensor:
+        return self.attention(candidate, voter).clamp(-STRONGEST, STRONGEST).exp()  # exp f(i, j)
+
+    def _scores(self, votes: Float[Tensor, "I C"], strength: Float[Tensor, "I C"], count: Tensor) -> Tensor:
+        """Σ w_ij (q_j · p_i) / |S|^α with w_ij = exp f / [Σ exp f]^β; nothing where nobody votes."""
+        weighed = votes / strength.clamp(min=math.exp(-STRONGEST)).pow(self.smoothing)  # w
+        return weighed * count.clamp(min=1).to(votes.dtype).pow(-self.config.length_exponent)  # s
+
+    def _blocks(self, lengths: Int[Tensor, "I"], candidates: int) -> Iterator[tuple[slice, int]]:
+        """Runs of questions with about as many voters, the longest first, each run small when padded."""
+        widths, first = lengths.tolist(), 0
+        while first < len(widths):
+            width = max(1, widths[first])
+            last = first + max(1, self._pairs_at_once // (width * candidates))
+            yield slice(first, last), width
+            first = last
+
+    @property
+    def _pairs_at_once(self) -> int:
+        return PAIRS_AT_ONCE[self.candidates.device.type]
+
+
+def _attention(config: NAISConfig) -> nn.Module:
+    if config.attention == "none":
+        return EvenAttention()
+    if config.attention == "concat":
+        return ConcatAttention(2 * config.width, config.attention_width)
+    return ProductAttention(config.width, config.attention_width)
+
+
+def _history(config: NAISConfig, holdings: Holdings | None) -> Any:
+    if holdings is not None:
+        return HeldItems(config.max_length, holdings)
+    return {"sequence": RecentEvents, "set": RecentItems}[config.feed](config.max_length)
+
+
+def _truncated(shape: tuple[int, ...], spread: float) -> Tensor:
+    return nn.init.trunc_normal_(torch.empty(shape), std=spread, a=-2 * spread, b=2 * spread)
+
+
+def build_nais(config: NAISConfig, train: Training) -> NAIS:
+    """The model; training events are kept only where all that an account holds shall vote."""
+    return NAIS(config, train.items, Holdings.of(train) if config.feed == "account" else None)
+
+
+def restore_nais(config: NAISConfig, tensors: Mapping[str, Tensor]) -> NAIS:
+    """The model that these tensors were saved from."""
+    items = len(tensors["item_bias"])
+    held = {name.removeprefix("history."): tensor for name, tensor in tensors.items() if "holdings." in name}
+    model = NAIS(config, items, Holdings.restored(held, items) if held else None)
+    model.load_state_dict(dict(tensors))
+    return model

@@ -1,0 +1,68 @@
+"""Which items each account holds in training, and fair draws from those that it does not.
+
+Shapes: N accounts, M items, I questions, K items drawn for each.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from lightgc2n.data.splits import Training
+from lightgc2n.graph.sequential import build_graph
+
+
+class Holdings(nn.Module):
+    """The distinct items of every account: account a holds items[offsets[a]] to items[offsets[a + 1]], in order."""
+
+    offsets: Int[Tensor, "N_and_one"]
+    items: Int[Tensor, "E"]
+    free_before: Int[Tensor, "E"]  # how many items an account does not hold stand before each that it holds
+
+    def __init__(self, offsets: Int[Tensor, "N_and_one"], items: Int[Tensor, "E"], catalogue: int) -> None:
+        super().__init__()
+        self.catalogue = catalogue
+        self.register_buffer("offsets", offsets)
+        self.register_buffer("items", items)
+        owner = torch.repeat_interleave(torch.arange(len(offsets) - 1), offsets.diff())
+        free_before = items - (torch.arange(len(items)) - offsets[owner])
+        self.register_buffer("free_before", owner * (catalogue + 1) + free_before, persistent=False)
+
+    @classmethod
+    def of(cls, train: Training) -> "Holdings":
+        """What the training sequences hold."""
+        held = build_graph(train).items_of_account
+        return cls(torch.from_numpy(held.offsets), torch.from_numpy(held.columns), train.items)
+
+    @classmethod
+    def restored(cls, tensors: Mapping[str, Tensor], catalogue: int) -> "Holdings":
+        """What was saved as a part called `holdings`."""
+        return cls(tensors["holdings.offsets"], tensors["holdings.items"], catalogue)
+
+    @property
+    def accounts(self) -> int:
+        return len(self.offsets) - 1
+
+    def even(self) -> Float[Tensor, "N"]:
+        """Weights of a mean over the accounts that hold anything."""
+        active = (self.offsets.diff() > 0).float()
+        return active / active.sum().clamp(min=1)
+
+    def padded(self, account: Int[Tensor, "I"], width: int) -> tuple[Int[Tensor, "I width"], Bool[Tensor, "I width"]]:
+        """The first `width` items of each account, and which are not padding; a stranger (-1) holds nothing."""
+        first, stop = self.offsets[account.clamp(min=0)], self.offsets[account + 1]
+        place = first[:, None] + torch.arange(width, device=account.device)
+        known = (place < stop[:, None]) & (account >= 0)[:, None]
+        items = torch.cat([self.items, self.items.new_zeros(1)])  # so that there is always an item to point at
+        return items[torch.where(known, place, 0)] * known, known
+
+    def absent(self, account: Int[Tensor, "I"], count: int) -> Int[Tensor, "I K"]:
+        """Items drawn evenly from those an account does not hold; the last item for one that holds them all."""
+        first = self.offsets[account]
+        free = (self.catalogue - (self.offsets[account + 1] - first)).clamp(min=1)
+        draw = torch.randint(2**62, (len(account), count), device=account.device) % free[:, None]
+        # The draw-th free item stands behind as many held ones as have at most that many free ones before them.
+        key = account[:, None] * (self.catalogue + 1) + draw
+        held_before = torch.searchsorted(self.free_before, key, right=True) - first[:, None]
+        return (draw + held_before).clamp(max=self.catalogue - 1)

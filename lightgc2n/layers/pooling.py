@@ -1,0 +1,55 @@
+"""Many histories as one vector each, whole or at each of their places, without a table of all their events.
+
+Shapes: B batch, T history, M items, D width.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import embedding, embedding_bag
+
+from lightgc2n.data.batches import Batch
+
+
+def first_occurrences(log: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
+    """Which places hold an item that stands nowhere before in the same log."""
+    items, order = log.sort(dim=1, stable=True)
+    first = torch.ones_like(items, dtype=torch.bool)
+    first[:, 1:] = items[:, 1:] != items[:, :-1]
+    return torch.zeros_like(first).scatter(1, order, first)
+
+
+def pooled_events(
+    table: Float[Tensor, "M D"], items: Int[Tensor, "B T"], known: Bool[Tensor, "B T"], pooling: str
+) -> Float[Tensor, "B D"]:
+    """The sum, mean or maximum of the rows of the known events; zero where there is none."""
+    ends = known.sum(dim=1).cumsum(dim=0)
+    offsets = torch.cat([ends.new_zeros(1), ends])
+    return embedding_bag(items[known], table, offsets, mode=pooling, include_last_offset=True)
+
+
+def pooled_prefixes(table: Float[Tensor, "M D"], log: Int[Tensor, "B T"], pooling: str) -> Float[Tensor, "B T D"]:
+    """For every place of every log the mean, the maximum or the newest of the rows up to it."""
+    return PREFIXES[pooling](embedding(log, table))
+
+
+def pooled_history(table: Float[Tensor, "M D"], batch: Batch, pooling: str) -> Float[Tensor, "B D"]:
+    """The last prefix of each history; zero where there is no event."""
+    if pooling == "last":
+        return table[batch.last] * (batch.length > 0)[:, None]
+    return pooled_events(table, batch.history, batch.known, pooling)
+
+
+def _running_mean(rows: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    return rows.cumsum(dim=1) / torch.arange(1, rows.shape[1] + 1, device=rows.device)[:, None]
+
+
+def _running_maximum(rows: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    return rows.cummax(dim=1).values
+
+
+def _newest(rows: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    return rows
+
+
+PREFIXES = {"mean": _running_mean, "max": _running_maximum, "last": _newest}
