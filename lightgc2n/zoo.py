@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency
 from lightgc2n.baselines.floor import Floor
+from lightgc2n.baselines.gru4rec import GRU4Rec, GRU4RecConfig
 from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn
 from lightgc2n.config import read_settings, unknown_name
 from lightgc2n.data.splits import Training
@@ -52,6 +53,7 @@ ZOO: dict[str, Entry] = {
     "item-knn": _floor(ItemKnn, "tastes"),
     "session-knn": _floor(SessionKnn, "tastes"),
     **{name: _variant(name) for name in VARIANTS},
+    "gru4rec": Entry(GRU4RecConfig, GRU4Rec.build, GRU4Rec.restore, frozenset({"tastes", "steps"})),
 }
 
 
