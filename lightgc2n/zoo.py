@@ -13,6 +13,7 @@ from torch import Tensor
 from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency
 from lightgc2n.baselines.floor import Floor
 from lightgc2n.baselines.gru4rec import GRU4Rec, GRU4RecConfig
+from lightgc2n.baselines.hrnn import HRNN, HRNNConfig
 from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn
 from lightgc2n.config import read_settings, unknown_name
 from lightgc2n.data.splits import Training
@@ -54,6 +55,7 @@ ZOO: dict[str, Entry] = {
     "session-knn": _floor(SessionKnn, "tastes"),
     **{name: _variant(name) for name in VARIANTS},
     "gru4rec": Entry(GRU4RecConfig, GRU4Rec.build, GRU4Rec.restore, frozenset({"tastes", "steps"})),
+    "hrnn": Entry(HRNNConfig, HRNN.build, HRNN.restore, frozenset({"tastes", "steps"})),
 }
 
 
