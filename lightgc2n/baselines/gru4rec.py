@@ -39,7 +39,7 @@ PIPELINES: dict[str, Callable[..., Tensor]] = {"padded": whole_row, "parallel": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GRU4RecConfig:
-    """The paper's symbol stands in brackets; names of settings the authors tune are as in their code where possible."""
+    """The authors' symbols stand in brackets; the defaults are those of a strong reference, not of their runs."""
 
     width: int = setting(64, at_least=1, help="Width of the embeddings [d].")
     embeddings: str = setting("shared", choices=("shared", "separate"), help="Whether inputs are answers as well.")
