@@ -12,6 +12,8 @@ from torch import Tensor
 
 from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency
 from lightgc2n.baselines.floor import Floor
+from lightgc2n.baselines.gru4rec import GRU4Rec, GRU4RecConfig
+from lightgc2n.baselines.hrnn import HRNN, HRNNConfig
 from lightgc2n.baselines.lightgcn import LightGCNConfig, build_lightgcn, restore_lightgcn
 from lightgc2n.baselines.nais import NAISConfig, build_nais, restore_nais
 from lightgc2n.baselines.ncf import NCFConfig, build_ncf, restore_ncf
@@ -63,6 +65,8 @@ ZOO: dict[str, Entry] = {
     **{name: _ncf(name) for name in ("gmf", "mlp", "neumf")},
     "gmf-ce": _ncf("gmf", loss="softmax"),
     "nais": Entry(NAISConfig, build_nais, restore_nais, frozenset({"tastes"})),
+    "gru4rec": Entry(GRU4RecConfig, GRU4Rec.build, GRU4Rec.restore, frozenset({"tastes", "steps"})),
+    "hrnn": Entry(HRNNConfig, HRNN.build, HRNN.restore, frozenset({"tastes", "steps"})),
 }
 
 

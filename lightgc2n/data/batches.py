@@ -90,6 +90,21 @@ class TrainingBatch:
     items: Int[Tensor, "I"]  # the distinct items of the logs
     item_share: Float[Tensor, "I"]  # which share of the events each of them is
 
+    @classmethod
+    def of_rows(
+        cls,
+        account: Int[Tensor, "B"],
+        log: Int[Tensor, "B T"],
+        next_item: Int[Tensor, "B T"],
+        seen: Bool[Tensor, "B T"],
+        counts: Bool[Tensor, "B T"],
+    ) -> "TrainingBatch":
+        """A batch from its rows; targets and items are looked for here."""
+        at = counts.flatten().nonzero()[:, 0]
+        items, times = torch.unique(log[seen], return_counts=True)
+        share = torch.full(at.shape, 1 / max(1, len(at)), device=at.device)
+        return cls(account, log, next_item, seen, counts, at, share, items, times / times.sum().clamp(min=1))
+
     @property
     def target(self) -> Int[Tensor, "P"]:
         """What came next at the places that are asked."""

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from torch.testing import assert_close
 
-from lightgc2n.data.batches import Sizes, make_batch, query_batches, sizes_of, training_batches
+from lightgc2n.data.batches import Sizes, TrainingBatch, make_batch, query_batches, sizes_of, training_batches
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from tests.worlds import dataset_of
 
@@ -74,6 +75,13 @@ def test_targets_and_items_are_listed(targets: str) -> None:
     seen = batch.log[batch.seen].tolist()
     assert batch.items.tolist() == sorted(set(seen))
     assert batch.item_share.tolist() == pytest.approx([seen.count(item) / len(seen) for item in sorted(set(seen))])
+
+
+def test_rows_alone_make_the_same_batch() -> None:
+    (batch,) = training_batches(split_dataset(LONG, SplitConfig()).train, rows_per_batch=8)
+    again = TrainingBatch.of_rows(batch.account, batch.log, batch.next_item, batch.seen, batch.counts)
+    for name, tensor in batch.tensors().items():
+        assert_close(again.tensors()[name], tensor)
 
 
 def test_padding_to_a_size_counts_for_nothing() -> None:

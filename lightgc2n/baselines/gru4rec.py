@@ -1,0 +1,166 @@
+"""GRU4Rec (Hidasi et al., ICLR 2016) with the losses of Hidasi and Karatzoglou (CIKM 2018): a recurrent state reads
+the log event by event, and its product with the items' vectors says what comes next.
+
+Shapes: B batch, T history, M items, N accounts, D embedding width, H width of a state.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import dropout, embedding
+
+from lightgc2n.config import setting
+from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import UNSEEN, Training
+from lightgc2n.errors import SettingError
+from lightgc2n.layers.ranking_losses import FullCrossEntropy, SampledLoss, bpr_max, sampled_cross_entropy
+from lightgc2n.layers.recurrent import (
+    GRUStack,
+    ItemVectors,
+    SeparateItems,
+    SharedItems,
+    cut_rows,
+    last_states,
+    newest_part,
+    one_step,
+    whole_row,
+)
+from lightgc2n.models.contract import Model
+
+# Differs: the official batches run event by event and fill a slot anew when its session ends. Here a slot is a row and
+# one step of the optimiser has all its events; `parallel` keeps what shapes the gradient, states that are values.
+PIPELINES: dict[str, Callable[..., Tensor]] = {"padded": whole_row, "parallel": one_step}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GRU4RecConfig:
+    """The authors' symbols stand in brackets; the defaults are those of a strong reference, not of their runs."""
+
+    width: int = setting(64, at_least=1, help="Width of the embeddings [d].")
+    embeddings: str = setting("shared", choices=("shared", "separate"), help="Whether inputs are answers as well.")
+    state_width: int = setting(0, at_least=0, help="Width of a state, with separate embeddings; 0: as the embeddings.")
+    layers: int = setting(1, at_least=1, at_most=8, help="Recurrent layers.")
+    max_length: int = setting(50, at_least=1, help="Newest events that a state is made of; longer logs are cut.")
+    input_dropout: float = setting(0.2, at_least=0.0, at_most=0.95, help="Share of the input dropped [p_emb].")
+    state_dropout: float = setting(0.2, at_least=0.0, at_most=0.95, help="Share of each layer's output [p_hid].")
+    account: bool = setting(False, help="Start from a vector of the account (GRU4Rec+account), not from zero.")
+    pipeline: str = setting("padded", choices=tuple(PIPELINES), help="Gradients through the row, or one event.")
+    loss: str = setting("ce-full", choices=("ce-full", "ce-sampled", "bpr-max"), help="Over all items, or some.")
+    samples: int = setting(2048, at_least=0, help="Items drawn in each step of a sampled loss [n_s].")
+    sample_alpha: float = setting(0.5, at_least=0.0, at_most=1.0, help="Power of the counts in drawing [α_s].")
+    logq: float = setting(1.0, at_least=0.0, help="Correction of ce-sampled for how often an item is drawn [λ_q].")
+    bpr_regularisation: float = setting(1.0, at_least=0.0, help="Weight of the squared scores in bpr-max [λ_b].")
+    bpr_elu: float = setting(0.5, at_least=0.0, help="Bend of bpr-max's scores below zero; 0 for none [a_e].")
+
+
+class ZeroStart(nn.Module):
+    """A log starts from nothing."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, account: Int[Tensor, "B"]) -> Float[Tensor, "B H"]:
+        return torch.zeros(len(account), self.width, device=account.device)
+
+
+class AccountStart(nn.Module):
+    """A log starts from what is known of its account; nothing is known of a new one."""
+
+    def __init__(self, accounts: int, width: int, state_width: int) -> None:
+        super().__init__()
+        self.accounts = nn.Parameter(nn.init.xavier_uniform_(torch.empty(accounts, width)))
+        self.to_state = nn.Linear(width, state_width)
+        nn.init.xavier_uniform_(self.to_state.weight)
+        nn.init.zeros_(self.to_state.bias)
+
+    def forward(self, account: Int[Tensor, "B"]) -> Float[Tensor, "B H"]:
+        known = (account >= 0)[:, None]
+        return self.to_state(embedding(account.clamp(min=0), self.accounts) * known).tanh()  # h_0 = tanh(p_a W + b)
+
+
+class GRU4Rec(Model):
+    """The model; settings choose its parts."""
+
+    def __init__(self, config: GRU4RecConfig, accounts: int, counts: Float[Tensor, "M"]) -> None:
+        super().__init__()
+        self.config = config
+        width, state_width = _widths(config)
+        items = len(counts)
+        shared = config.embeddings == "shared"
+        self.items = SharedItems(items, width) if shared else SeparateItems(items, width, state_width)
+        self.recurrence = GRUStack(width, state_width, config.layers, config.state_dropout, PIPELINES[config.pipeline])
+        self.start = AccountStart(accounts, width, state_width) if config.account else ZeroStart(state_width)
+        self.loss = _loss(config, counts)
+
+    @classmethod
+    def build(cls, config: GRU4RecConfig, train: Training) -> "GRU4Rec":
+        return cls(config, train.accounts, torch.from_numpy(train.popularity).float())
+
+    @classmethod
+    def restore(cls, config: GRU4RecConfig, tensors: Mapping[str, Tensor]) -> "GRU4Rec":
+        """The model that these tensors were saved from."""
+        accounts = len(tensors["start.accounts"]) if config.account else 0
+        model = cls(config, accounts, torch.zeros(len(tensors["items.bias"])))
+        model.load_state_dict(dict(tensors))
+        return model
+
+    def encode(self) -> ItemVectors:
+        return self.items()
+
+    def losses(self, encoded: ItemVectors, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
+        batch = cut_rows(batch, self.config.max_length)
+        states = self._states(encoded, batch.log, self.start(batch.account))
+        return {"next_item": self.loss(states, encoded, batch)}
+
+    @torch.no_grad()
+    def scores(self, encoded: ItemVectors, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        """A score for each item of the domain, without any correction for how training draws items."""
+        batch = newest_part(batch, self.config.max_length)
+        start = self.start(batch.account)
+        state = last_states(self._states(encoded, batch.history, start), start, batch.length)
+        return encoded.logits(state)[:, domain.start : domain.stop]  # r = h_T W_yᵀ + b_y
+
+    def fold_in_scores(self, encoded: ItemVectors, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        return self.scores(encoded, replace(batch, account=torch.full_like(batch.account, UNSEEN)), domain)
+
+    def _states(
+        self, items: ItemVectors, log: Int[Tensor, "B T"], start: Float[Tensor, "B H"]
+    ) -> Float[Tensor, "B T H"]:
+        inputs = dropout(embedding(log, items.inputs), self.config.input_dropout, self.training)  # x_t = E[i_t]
+        return self.recurrence(inputs, start)
+
+
+def parameter_count(config: GRU4RecConfig, accounts: int, items: int) -> int:
+    """M(D + 1), M·H more if separate, 3H(in + H + 2) a layer; with accounts N·D + (D + 1)H."""
+    width, state_width = _widths(config)
+    tables = items * (width + 1) + (items * state_width if config.embeddings == "separate" else 0)
+    inputs = width + (config.layers - 1) * state_width
+    recurrence = 3 * state_width * (inputs + config.layers * (state_width + 2))
+    return tables + recurrence + (accounts * width + (width + 1) * state_width if config.account else 0)
+
+
+def _widths(config: GRU4RecConfig) -> tuple[int, int]:
+    state_width = config.state_width or config.width
+    if config.embeddings == "shared" and state_width != config.width:
+        raise SettingError(
+            f"gru4rec: shared embeddings are multiplied with states, so both have one width; found width "
+            f"{config.width} and state_width {state_width}. Leave state_width at 0, or set embeddings=separate."
+        )
+    return config.width, state_width
+
+
+def _loss(config: GRU4RecConfig, counts: Float[Tensor, "M"]) -> nn.Module:
+    sampled = partial(SampledLoss, counts, samples=config.samples, alpha=config.sample_alpha)
+    weighted = partial(bpr_max, regularisation=config.bpr_regularisation, elu=config.bpr_elu)
+    losses: dict[str, Callable[[], nn.Module]] = {
+        "ce-full": FullCrossEntropy,
+        "ce-sampled": lambda: sampled(criterion=sampled_cross_entropy, correction=config.logq),
+        "bpr-max": lambda: sampled(criterion=weighted),
+    }
+    return losses[config.loss]()
