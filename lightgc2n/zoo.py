@@ -13,6 +13,7 @@ from torch import Tensor
 from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency
 from lightgc2n.baselines.floor import Floor
 from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn
+from lightgc2n.baselines.sasrec import SASRec, SASRecConfig
 from lightgc2n.config import read_settings, unknown_name
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import DataError, SettingError
@@ -42,6 +43,10 @@ def _variant(name: str) -> Entry:
     return Entry(LightGC2NConfig, build, restore, frozenset({"tastes"}))
 
 
+def _sasrec(**preset: Any) -> Entry:
+    return Entry(SASRecConfig, SASRec.build, SASRec.restore, frozenset({"tastes", "steps"}), preset=preset)
+
+
 ZOO: dict[str, Entry] = {
     "popularity": _floor(Popularity, "favourites"),
     "recency": _floor(Recency, "tastes"),
@@ -52,6 +57,8 @@ ZOO: dict[str, Entry] = {
     "item-knn": _floor(ItemKnn, "tastes"),
     "session-knn": _floor(SessionKnn, "tastes"),
     **{name: _variant(name) for name in VARIANTS},
+    "sasrec": _sasrec(),
+    "sasrec-gbce": _sasrec(loss="gbce", tied=False),
 }
 
 

@@ -1,0 +1,53 @@
+"""Logs cut into windows of bounded length, their events laid side by side so that no layer computes padding.
+
+Shapes: B logs, T longest log, P events, R windows, W width of a window.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lightgc2n.data.batches import Batch
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Where each event stands; events come log by log, the oldest first, as `table[seen]` gives them."""
+
+    slot: Int[Tensor, "P"]  # the place in a table of windows, row after row
+    age: Int[Tensor, "P"]  # 0 for the newest event of its window
+    windows: int
+    width: int
+
+    def spread(self, events: Float[Tensor, "P C"]) -> Float[Tensor, "R W C"]:
+        """The events as a table with one row a window, filled up with zeros on the right."""
+        table = events.new_zeros(self.windows * self.width, events.shape[1])
+        return table.index_copy(0, self.slot, events).view(self.windows, self.width, events.shape[1])
+
+    def collect(self, table: Float[Tensor, "R W C"]) -> Float[Tensor, "P C"]:
+        """The events back from such a table, without its padding."""
+        return table.flatten(0, 1).index_select(0, self.slot)
+
+
+def cut_windows(seen: Bool[Tensor, "B T"], longest: int) -> Windows:
+    """Consecutive windows, cut from the newest event backwards: only the oldest window of a log may be shorter."""
+    length = seen.sum(dim=1)
+    row, place = torch.nonzero(seen, as_tuple=True)
+    before_end = length[row] - 1 - place
+    window, age = before_end // longest, before_end % longest
+    first_place = (length[row] - (window + 1) * longest).clamp(min=0)
+    windows = (length + longest - 1) // longest
+    number = windows.cumsum(dim=0)[row] - 1 - window
+    width = min(longest, max(1, seen.shape[1]))
+    return Windows(number * width + place - first_place, age, int(windows.sum()), width)
+
+
+def newest_part(batch: Batch, longest: int) -> Batch:
+    """The same histories, of which only the newest events are left."""
+    length = batch.length.clamp(max=longest)
+    width = min(longest, batch.history.shape[1])
+    place = torch.arange(width, device=length.device) + (batch.length - length)[:, None]
+    history = batch.history.gather(1, place.clamp(max=batch.history.shape[1] - 1))
+    return replace(batch, history=history, length=length)
