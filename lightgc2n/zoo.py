@@ -10,6 +10,7 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from lightgc2n.baselines.comirec import ComiRec, ComiRecConfig
 from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency
 from lightgc2n.baselines.floor import Floor
 from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn
@@ -59,6 +60,7 @@ ZOO: dict[str, Entry] = {
     **{name: _variant(name) for name in VARIANTS},
     "sasrec": _sasrec(),
     "sasrec-gbce": _sasrec(loss="gbce", tied=False),
+    "comirec": Entry(ComiRecConfig, ComiRec.build, ComiRec.restore, frozenset({"tastes", "steps"})),
 }
 
 

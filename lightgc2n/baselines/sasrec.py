@@ -19,8 +19,7 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.attention import CausalAttention
-from lightgc2n.layers.crossentropy import linear_cross_entropy
-from lightgc2n.layers.sampled import mean_gbce, mean_sampled_softmax
+from lightgc2n.layers.sampled import mean_gbce, mean_sampled_softmax, mean_softmax
 from lightgc2n.layers.windows import Windows, cut_windows, newest_part
 from lightgc2n.models.contract import Model
 
@@ -63,13 +62,6 @@ def loss_named(config: SASRecConfig) -> Loss:
         "gbce": partial(mean_gbce, negatives=config.negatives, calibration=config.calibration),
     }
     return losses[config.loss]
-
-
-def mean_softmax(
-    states: Float[Tensor, "I D"], items: Float[Tensor, "M D"], target: Int[Tensor, "I"]
-) -> Float[Tensor, ""]:
-    even = torch.full_like(states[:, 0], 1 / max(1, len(target)))
-    return linear_cross_entropy(states, items, target, even)  # ce
 
 
 class Block(nn.Module):

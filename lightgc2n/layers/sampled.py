@@ -1,4 +1,4 @@
-"""Losses that set the right class against a few drawn ones, for catalogues too large for a full softmax.
+"""Losses that set the right class against all others, or against a few drawn ones where all would be too many.
 
 Shapes: I questions, J classes, K negatives, D width.
 """
@@ -7,10 +7,43 @@ import math
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import embedding, logsigmoid, pad
 
+from lightgc2n.layers.crossentropy import linear_cross_entropy
+
 SHARING = 16  # neighbouring questions, about one sequence, that are set against the same negatives
+
+
+def mean_softmax(
+    questions: Float[Tensor, "I D"], classes: Float[Tensor, "J D"], target: Int[Tensor, "I"]
+) -> Float[Tensor, ""]:
+    """The mean softmax loss of all questions, against all classes."""
+    even = torch.full_like(questions[:, 0], 1 / max(1, len(target)))
+    return linear_cross_entropy(questions, classes, target, even)  # ce
+
+
+class DrawnSoftmax(nn.Module):
+    """The mean softmax loss against classes drawn once for all questions, not evenly but by a given chance.
+
+    The score of a drawn class is lowered by the log of how often it is expected in a draw, so that many draws give the
+    full softmax whatever the chances are. The target is there for certain: its score stays, and a draw of it is void.
+    """
+
+    chance: Float[Tensor, "J"]
+
+    def __init__(self, chance: Float[Tensor, "J"], negatives: int) -> None:
+        super().__init__()
+        self.register_buffer("chance", chance)
+        self.negatives = negatives
+
+    def forward(
+        self, questions: Float[Tensor, "I D"], classes: Float[Tensor, "J D"], target: Int[Tensor, "I"]
+    ) -> Float[Tensor, ""]:
+        drawn = torch.multinomial(self.chance, self.negatives, replacement=True)
+        others = questions @ classes[drawn].T - (self.negatives * self.chance[drawn]).log()
+        own = (questions * embedding(target, classes)).sum(dim=1)
+        return sampled_softmax(own, others.masked_fill(drawn == target[:, None], -torch.inf)).mean()
 
 
 def mean_gbce(

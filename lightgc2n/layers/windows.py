@@ -1,6 +1,6 @@
 """Logs cut into windows of bounded length, their events laid side by side so that no layer computes padding.
 
-Shapes: B logs, T longest log, P events, R windows, W width of a window.
+Shapes: B logs, T longest log, P events, R windows, W width of a window, I questions, C any width.
 """
 
 from dataclasses import dataclass, replace
@@ -42,6 +42,21 @@ def cut_windows(seen: Bool[Tensor, "B T"], longest: int) -> Windows:
     number = windows.cumsum(dim=0)[row] - 1 - window
     width = min(longest, max(1, seen.shape[1]))
     return Windows(number * width + place - first_place, age, int(windows.sum()), width)
+
+
+def histories_before(
+    log: Int[Tensor, "B T"], row: Int[Tensor, "I"], place: Int[Tensor, "I"], longest: int, newest_first: bool
+) -> tuple[Int[Tensor, "I W"], Bool[Tensor, "I W"]]:
+    """The newest events up to and with some places of logs, one row each, and which of them are events.
+
+    Args:
+        place: -1 for a history without events.
+    """
+    step = torch.arange(min(longest, log.shape[1]), device=log.device)
+    oldest = (place + 1 - longest).clamp(min=0)[:, None]
+    wanted = place[:, None] - step if newest_first else oldest + step
+    known = (wanted >= 0) & (wanted <= place[:, None])
+    return log[row[:, None], torch.where(known, wanted, 0)], known
 
 
 def newest_part(batch: Batch, longest: int) -> Batch:

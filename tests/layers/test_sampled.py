@@ -8,11 +8,13 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.testing import assert_close
 
 from lightgc2n.layers.sampled import (
+    DrawnSoftmax,
     base_rate,
     drawn_scores,
     gbce,
     mean_gbce,
     mean_sampled_softmax,
+    mean_softmax,
     positive_weight,
     sampled_softmax,
 )
@@ -89,3 +91,28 @@ def test_negatives_are_never_more_than_the_other_classes() -> None:
     _, others, _ = drawn_scores(torch.zeros(2, 1), torch.zeros(4, 1), torch.tensor([0, 1]), negatives=256)
     assert others.shape == (2, 3)
     assert torch.isfinite(mean_gbce(torch.zeros(1, 1), torch.zeros(1, 1), torch.tensor([0]), 256, 0.75))
+
+
+def test_drawn_softmax_by_hand() -> None:
+    """Two classes, one negative: with the target drawn nothing is left to lose, else the odds are corrected."""
+    loss = DrawnSoftmax(torch.tensor([0.25, 0.75]), negatives=1)
+    questions, classes = torch.tensor([[1.0]]), torch.tensor([[0.0], [math.log(2.0)]])
+    found = set()
+    for seed in range(40):
+        torch.manual_seed(seed)
+        found.add(round(float(loss(questions, classes, torch.tensor([0]))), 4))
+    # e^0 = 1 against e^log 2 / 0.75 = 8/3
+    assert found == {0.0, round(math.log(1 + 8 / 3), 4)}
+
+
+def test_drawn_softmax_comes_near_the_full_one() -> None:
+    torch.manual_seed(0)
+    questions, classes, target = torch.randn(50, 4), torch.randn(30, 4), torch.randint(30, (50,))
+    chance = torch.rand(30) + 0.1
+    found = DrawnSoftmax(chance / chance.sum(), negatives=20_000)(questions, classes, target)
+    assert_close(found, mean_softmax(questions, classes, target), rtol=0.02, atol=0)
+
+
+def test_mean_softmax() -> None:
+    questions, classes, target = torch.randn(5, 4), torch.randn(9, 4), torch.randint(9, (5,))
+    assert_close(mean_softmax(questions, classes, target), cross_entropy(questions @ classes.T, target))

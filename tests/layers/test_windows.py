@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from lightgc2n.data.batches import Batch
-from lightgc2n.layers.windows import cut_windows, newest_part
+from lightgc2n.layers.windows import cut_windows, histories_before, newest_part
 
 
 def seen(lengths: list[int]) -> torch.Tensor:
@@ -50,3 +50,15 @@ def test_the_newest_part() -> None:
     assert part.length.tolist() == [2, 2, 2, 0]
     assert part.history[part.known].tolist() == [3, 4, 5, 6, 8, 9]
     assert part.history.shape == (4, 2)
+
+
+def test_histories_before_places() -> None:
+    log = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0]])
+    row, place = torch.tensor([0, 0, 1, 1]), torch.tensor([3, 0, 1, -1])
+    items, known = histories_before(log, row, place, longest=3, newest_first=True)
+    assert [items[i][known[i]].tolist() for i in range(4)] == [[4, 3, 2], [1], [6, 5], []]
+    assert known.tolist() == [[True] * 3, [True, False, False], [True, True, False], [False] * 3]
+    items, known = histories_before(log, row, place, longest=3, newest_first=False)
+    assert [items[i][known[i]].tolist() for i in range(4)] == [[2, 3, 4], [1], [5, 6], []]
+    assert known.tolist() == [[True] * 3, [True, False, False], [True, True, False], [False] * 3]
+    assert histories_before(log, row, place, longest=9, newest_first=True)[0].shape == (4, 4)
