@@ -104,7 +104,7 @@ class ComiRec(Model):
         votes = torch.bmm(events, self.maps.expand(self.config.max_length, -1, -1)[: len(events)])  # û
         owner = torch.nonzero(known.T, as_tuple=True)[1]
         # Padding is left out before the routing, so that nothing there needs a mask.
-        votes = votes[known.T].view(-1, self.config.interests, self.config.width)
+        votes = votes[known.T].view(len(owner), self.config.interests, self.config.width)
         return route_interests(votes, owner, len(row), self.config.routing_steps)
 
 

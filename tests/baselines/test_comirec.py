@@ -101,6 +101,7 @@ def test_a_history_without_events_scores_all_alike() -> None:
     found = made.scores(made.encode(), history([], [3, 1]), ALL)
     assert_close(found[0], torch.zeros(ITEMS))
     assert_close(found[1:], made.scores(made.encode(), history([3, 1]), ALL))
+    assert_close(made.scores(made.encode(), history([], []), ALL), torch.zeros(2, ITEMS))
 
 
 @pytest.mark.parametrize(
