@@ -10,6 +10,7 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from lightgc2n.baselines.comirec import ComiRec, ComiRecConfig
 from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency
 from lightgc2n.baselines.floor import Floor
 from lightgc2n.baselines.gru4rec import GRU4Rec, GRU4RecConfig
@@ -18,6 +19,7 @@ from lightgc2n.baselines.lightgcn import LightGCNConfig, build_lightgcn, restore
 from lightgc2n.baselines.nais import NAISConfig, build_nais, restore_nais
 from lightgc2n.baselines.ncf import NCFConfig, build_ncf, restore_ncf
 from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn
+from lightgc2n.baselines.sasrec import SASRec, SASRecConfig
 from lightgc2n.config import read_settings, unknown_name
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import DataError, SettingError
@@ -51,6 +53,10 @@ def _ncf(name: str, **preset: Any) -> Entry:
     return Entry(NCFConfig, partial(build_ncf, name), partial(restore_ncf, name), frozenset({"tastes"}), preset=preset)
 
 
+def _sasrec(**preset: Any) -> Entry:
+    return Entry(SASRecConfig, SASRec.build, SASRec.restore, frozenset({"tastes", "steps"}), preset=preset)
+
+
 ZOO: dict[str, Entry] = {
     "popularity": _floor(Popularity, "favourites"),
     "recency": _floor(Recency, "tastes"),
@@ -67,6 +73,9 @@ ZOO: dict[str, Entry] = {
     "nais": Entry(NAISConfig, build_nais, restore_nais, frozenset({"tastes"})),
     "gru4rec": Entry(GRU4RecConfig, GRU4Rec.build, GRU4Rec.restore, frozenset({"tastes", "steps"})),
     "hrnn": Entry(HRNNConfig, HRNN.build, HRNN.restore, frozenset({"tastes", "steps"})),
+    "sasrec": _sasrec(),
+    "sasrec-gbce": _sasrec(loss="gbce", tied=False),
+    "comirec": Entry(ComiRecConfig, ComiRec.build, ComiRec.restore, frozenset({"tastes", "steps"})),
 }
 
 

@@ -24,12 +24,11 @@ from lightgc2n.layers.recurrent import (
     ItemVectors,
     SeparateItems,
     SharedItems,
-    cut_rows,
     last_states,
-    newest_part,
     one_step,
     whole_row,
 )
+from lightgc2n.layers.windows import cut_rows, newest_part
 from lightgc2n.models.contract import Model
 
 # Differs: the official batches run event by event and fill a slot anew when its session ends. Here a slot is a row and
@@ -109,6 +108,10 @@ class GRU4Rec(Model):
         model = cls(config, accounts, torch.zeros(len(tensors["items.bias"])))
         model.load_state_dict(dict(tensors))
         return model
+
+    def carried(self) -> dict[str, str]:
+        items = {f"items.{name}": "items" for name, _ in self.items.named_parameters()}
+        return items | ({"start.accounts": "accounts"} if self.config.account else {})
 
     def encode(self) -> ItemVectors:
         return self.items()

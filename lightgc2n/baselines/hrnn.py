@@ -22,11 +22,10 @@ from lightgc2n.layers.recurrent import (
     ItemVectors,
     SeparateItems,
     SharedItems,
-    cut_rows,
     last_states,
-    newest_part,
 )
 from lightgc2n.layers.sessions import SessionAlone, SessionWithUser, SessionWithUserInTwoGates, UserLevel
+from lightgc2n.layers.windows import cut_rows, newest_part
 from lightgc2n.models.contract import Model
 
 Session = Callable[[Tensor, Tensor, Tensor], Tensor]  # inputs, user state and first state to the states of a session
@@ -189,6 +188,11 @@ class HRNN(Model):
 
     def start_epoch(self, epoch: int) -> None:
         self.feed.forget()
+
+    def carried(self) -> dict[str, str]:
+        kept = [f"feed.{name}" for name, _ in self.feed.named_buffers()]  # what accounts left behind, if anything
+        items = {f"items.{name}": "items" for name, _ in self.items.named_parameters()}
+        return items | dict.fromkeys(kept, "accounts")
 
     def encode(self) -> ItemVectors:
         return self.items()

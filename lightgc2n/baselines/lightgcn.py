@@ -16,7 +16,7 @@ from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.graph.sequential import Edges, build_graph
-from lightgc2n.layers.history import distinct_history
+from lightgc2n.layers.history import distinct
 from lightgc2n.layers.pairwise import candidates_of, softmax_loss
 from lightgc2n.layers.pooling import first_occurrences, pooled_events
 from lightgc2n.layers.propagation import WeightedSum
@@ -107,6 +107,9 @@ class LightGCN(Model):
         else:
             self.register_buffer("rho", torch.tensor(rho))
 
+    def carried(self) -> dict[str, str]:
+        return {"item_embeddings": "items", "account_embeddings": "accounts"}
+
     def encode(self) -> Encoded:
         smoothed = self.propagation(self.item_embeddings, self.account_embeddings)
         average = self.propagation.even @ smoothed.accounts
@@ -148,7 +151,7 @@ def _squares(table: Float[Tensor, "R D"], rows: Int[Tensor, "..."]) -> Float[Ten
 
 def folded_history(gifts: Float[Tensor, "M D"], batch: Batch) -> Float[Tensor, "B D"]:
     """A node that holds the distinct items of a history, without the embedding that it would have of its own."""
-    items, known = distinct_history(batch)
+    items, known = distinct(batch.history, batch.known)
     count = known.sum(dim=1, keepdim=True).clamp(min=1)
     return pooled_events(gifts, items, known, "sum") * count.rsqrt()  # e_S
 

@@ -115,6 +115,9 @@ class NAIS(Model):
         self.smoothing = config.smoothing if config.attention != "none" else 0.0
         self.history = _history(config, holdings)
 
+    def carried(self) -> dict[str, str]:
+        return dict.fromkeys(("candidates", "voters", "item_bias"), "items")
+
     def encode(self) -> None:
         """Nothing to compute ahead: the table of all pairs would not fit."""
 

@@ -177,6 +177,11 @@ class NCF(Model):
         for parameter in list(self.output.parameters())[1:]:
             nn.init.zeros_(parameter)
 
+    def carried(self) -> dict[str, str]:
+        kinds = {"items": "items", "inputs": "items", "accounts": "accounts"}
+        names = [name for name, _ in self.branches.named_parameters()]
+        return {f"branches.{name}": kinds[last] for name in names if (last := name.split(".")[-1]) in kinds}
+
     def encode(self) -> Encoded:
         return Encoded([branch.prepared() for branch in self._parts()])
 

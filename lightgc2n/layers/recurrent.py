@@ -5,14 +5,12 @@ Padding stands on the right, so that it never reaches the state of an event: no 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import dropout
-
-from lightgc2n.data.batches import Batch, TrainingBatch
 
 
 def new_gru(input_width: int, width: int) -> nn.GRU:
@@ -118,37 +116,3 @@ def last_states(
     """The state after the last event of each log; an empty log is still at its start."""
     after = torch.cat([start[:, None], states], dim=1)
     return after.take_along_dim(length[:, None, None], dim=1)[:, 0]
-
-
-def newest_part(batch: Batch, longest: int) -> Batch:
-    """The same histories, of which only the newest events are left."""
-    length = batch.length.clamp(max=longest)
-    place = torch.arange(min(longest, batch.history.shape[1]), device=length.device) + (batch.length - length)[:, None]
-    history = batch.history.gather(1, place.clamp(max=batch.history.shape[1] - 1))
-    return replace(batch, history=history, length=length)
-
-
-def cut_rows(batch: TrainingBatch, longest: int) -> TrainingBatch:
-    """Rows of at most `longest` events, cut from the newest event backwards; a cut loses context, never a target.
-
-    The parts of a log stand one behind the other, the oldest first; parts without a target are left out.
-    """
-    width = batch.log.shape[1]
-    if width <= longest:
-        return batch
-    parts = -(-width // longest)
-    device = batch.log.device
-    later = longest * torch.arange(parts - 1, -1, -1, device=device)
-    stop = batch.seen.sum(dim=1, keepdim=True) - later
-    place = (stop - longest).clamp(min=0)[..., None] + torch.arange(longest, device=device)
-    seen = place < stop[..., None]
-    place = place.clamp(max=width - 1).flatten(1)
-    counts = batch.counts.gather(1, place).view_as(seen) & seen
-    kept = counts.any(dim=-1)
-    return TrainingBatch.of_rows(
-        account=batch.account[:, None].expand_as(kept)[kept],
-        log=batch.log.gather(1, place).view_as(seen)[kept],
-        next_item=batch.next_item.gather(1, place).view_as(seen)[kept],
-        seen=seen[kept],
-        counts=counts[kept],
-    )

@@ -12,13 +12,12 @@ from lightgc2n.layers.recurrent import (
     GRUStack,
     SeparateItems,
     SharedItems,
-    cut_rows,
     last_states,
     new_gru,
-    newest_part,
     one_step,
     whole_row,
 )
+from lightgc2n.layers.windows import cut_rows, newest_part
 
 
 def sigmoid(x: float) -> float:

@@ -1,0 +1,119 @@
+"""ComiRec-DR (Cen et al., KDD 2020): several interests of one log by dynamic routing, each item scored by the best.
+
+Shapes: B batch, T history, W events read, M items, N items of a domain, I questions, K interests, D width.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import dropout, embedding
+
+from lightgc2n.config import setting
+from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import Training
+from lightgc2n.layers.interests import route_interests
+from lightgc2n.layers.sampled import DrawnSoftmax, mean_softmax
+from lightgc2n.layers.windows import histories_before
+from lightgc2n.models.contract import Model
+
+POPULARITY_POWER = 0.75
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComiRecConfig:
+    """The authors' values where they fit; the paper's symbol stands in brackets."""
+
+    width: int = setting(64, at_least=1, help="Width of items and interests [d].")
+    interests: int = setting(4, at_least=1, at_most=32, help="Interests of one history [K].")
+    routing_steps: int = setting(3, at_least=1, at_most=10, help="Iterations of the dynamic routing.")
+    max_length: int = setting(50, at_least=1, help="Newest events that are read.")
+    maps: str = setting("place", choices=("place", "shared"), help="A map for each place of the history, or one.")
+    align: str = setting("newest", choices=("newest", "oldest"), help="Which end places are counted from.")
+    cuts: int = setting(4, at_least=1, help="Random places of each log that are trained on in an epoch.")
+    dropout: float = setting(0.1, at_least=0.0, at_most=0.95, help="Share of features dropped in training.")
+    loss: str = setting("softmax", choices=("softmax", "sampled"), help="Over all items, or against drawn ones.")
+    negatives: int = setting(2560, at_least=1, help="Items drawn for each batch by the sampled loss.")
+    sharpness: float = setting(10.0, at_least=0.01, help="First value of the learned factor of all scores.")
+
+
+def parameter_count(config: ComiRecConfig, accounts: int, items: int) -> int:
+    """M·D + places·K·D² + 1, where places is max_length, or 1 for one shared map; accounts have none."""
+    places = config.max_length if config.maps == "place" else 1
+    return items * config.width + places * config.interests * config.width**2 + 1
+
+
+class ComiRec(Model):
+    """What comes next, by the interest of the history that speaks for it most; the account itself is not asked."""
+
+    def __init__(self, config: ComiRecConfig, popularity: Float[Tensor, "M"]) -> None:
+        super().__init__()
+        self.config = config
+        weight = popularity**POPULARITY_POWER
+        drawn = DrawnSoftmax(weight / weight.sum(), config.negatives)
+        self.loss = drawn if config.loss == "sampled" else mean_softmax
+        places = config.max_length if config.maps == "place" else 1
+        self.maps = nn.Parameter(torch.randn(places, config.width, config.interests * config.width))  # W
+        self.items = nn.Parameter(torch.empty(len(popularity), config.width))
+        self.log_sharpness = nn.Parameter(torch.tensor(config.sharpness).log())
+        nn.init.xavier_uniform_(self.items)
+
+    @classmethod
+    def build(cls, config: ComiRecConfig, train: Training) -> "ComiRec":
+        return cls(config, torch.from_numpy(train.popularity).float())
+
+    @classmethod
+    def restore(cls, config: ComiRecConfig, tensors: dict[str, Tensor]) -> "ComiRec":
+        model = cls(config, torch.ones(len(tensors["items"])))
+        model.load_state_dict(tensors)
+        return model
+
+    def carried(self) -> dict[str, str]:
+        return {"items": "items"}
+
+    def encode(self) -> Float[Tensor, "M D"]:
+        """Item vectors, made longer so that interests, shorter than one, can tell them apart."""
+        # Differs: the authors have no such factor; a softmax over all items needs one to leave the ground.
+        return self.log_sharpness.exp() * self.items
+
+    def losses(self, encoded: Float[Tensor, "M D"], batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
+        """The mean over places drawn from those that count, each read out by the interest nearest to its target."""
+        row, place = draw_places(batch.counts, self.config.cuts)
+        target = batch.next_item[row, place]
+        interests = self.interests(batch.log, row, place)
+        nearest = torch.einsum("ikd,id->ik", interests, embedding(target, encoded)).argmax(dim=1)  # k*
+        chosen = interests[torch.arange(len(row), device=row.device), nearest]  # u
+        return {"next_item": self.loss(chosen, encoded, target)}
+
+    @torch.no_grad()
+    def scores(self, encoded: Float[Tensor, "M D"], batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
+        """A score for each item of the domain: that of its best interest; without any event all score alike."""
+        row = torch.arange(len(batch.length), device=batch.length.device)
+        interests = self.interests(batch.history, row, batch.length - 1)
+        best = interests[:, 0] @ encoded.T
+        for interest in range(1, self.config.interests):
+            torch.maximum(best, interests[:, interest] @ encoded.T, out=best)
+        return best[:, domain.start : domain.stop]
+
+    def interests(
+        self, log: Int[Tensor, "B T"], row: Int[Tensor, "I"], place: Int[Tensor, "I"]
+    ) -> Float[Tensor, "I K D"]:
+        """The interests after some places of logs."""
+        newest_first = self.config.align == "newest"
+        items, known = histories_before(log, row, place, self.config.max_length, newest_first)
+        events = dropout(embedding(items.T, self.items), self.config.dropout, self.training)  # x, place by place
+        votes = torch.bmm(events, self.maps.expand(self.config.max_length, -1, -1)[: len(events)])  # û
+        owner = torch.nonzero(known.T, as_tuple=True)[1]
+        # Padding is left out before the routing, so that nothing there needs a mask.
+        votes = votes[known.T].view(len(owner), self.config.interests, self.config.width)
+        return route_interests(votes, owner, len(row), self.config.routing_steps)
+
+
+def draw_places(counts: Bool[Tensor, "B T"], most: int) -> tuple[Int[Tensor, "I"], Int[Tensor, "I"]]:
+    """At most so many places of each row, drawn evenly from those that count."""
+    lots = torch.rand(counts.shape, device=counts.device).masked_fill(~counts, -1.0)
+    drawn = lots.topk(min(most, counts.shape[1]), dim=1)
+    row, column = torch.nonzero(drawn.values >= 0, as_tuple=True)
+    return row, drawn.indices[row, column]

@@ -1,0 +1,146 @@
+"""SASRec (Kang & McAuley, ICDM 2018): causal self-attention over the log, with the losses that made it strong.
+
+The softmax over all items is that of Klenitskiy & Vasilev (RecSys 2023), gBCE that of gSASRec (RecSys 2023).
+Shapes: B batch, M items, N items of a domain, P events, I questions, D width.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import dropout, embedding, relu
+
+from lightgc2n.config import setting
+from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import Training
+from lightgc2n.errors import SettingError
+from lightgc2n.layers.attention import CausalAttention
+from lightgc2n.layers.sampled import mean_gbce, mean_sampled_softmax, mean_softmax
+from lightgc2n.layers.windows import Windows, cut_windows, newest_part
+from lightgc2n.models.contract import Model
+
+FIRST_DEVIATION = 0.02  # of embeddings and of all matrices
+NORM_EPSILON = 1e-8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SASRecConfig:
+    """A strong reference; the symbol of the original stands in brackets."""
+
+    width: int = setting(64, at_least=1, help="Width of the embeddings and of every layer [d].")
+    blocks: int = setting(2, at_least=1, at_most=16, help="Blocks of attention and feed-forward [b].")
+    heads: int = setting(2, at_least=1, help="Parts that the width is divided into for attention.")
+    max_length: int = setting(50, at_least=1, help="Newest events that are read; longer logs train in windows [n].")
+    dropout: float = setting(0.2, at_least=0.0, at_most=0.95, help="Share of features dropped in training.")
+    tied: bool = setting(True, help="Score with the table that is read; otherwise items have a second one.")
+    loss: str = setting(
+        "softmax", choices=("softmax", "sampled-softmax", "gbce"), help="Over all items, or against drawn ones."
+    )
+    negatives: int = setting(256, at_least=1, help="Items drawn by the sampled losses [k].")
+    calibration: float = setting(0.75, at_least=0.0, at_most=1.0, help="Of gBCE: 0 none, 1 full [t].")
+
+
+def parameter_count(config: SASRecConfig, accounts: int, items: int) -> int:
+    """(M + M if untied + max_length)·D + blocks·(5(D² + D) + 4D) + 2D; accounts have none."""
+    tables = items * (1 if config.tied else 2) + config.max_length
+    block = 5 * (config.width**2 + config.width) + 4 * config.width
+    return tables * config.width + config.blocks * block + 2 * config.width
+
+
+Loss = Callable[[Float[Tensor, "I D"], Float[Tensor, "M D"], Int[Tensor, "I"]], Float[Tensor, ""]]
+
+
+def loss_named(config: SASRecConfig) -> Loss:
+    """The mean loss of states, item vectors and targets that the settings name."""
+    losses: dict[str, Loss] = {
+        "softmax": mean_softmax,
+        "sampled-softmax": partial(mean_sampled_softmax, negatives=config.negatives),
+        "gbce": partial(mean_gbce, negatives=config.negatives, calibration=config.calibration),
+    }
+    return losses[config.loss]
+
+
+class Block(nn.Module):
+    """Attention, then a feed-forward map of each event; both add to what they were given, normalised."""
+
+    def __init__(self, width: int, heads: int, drop: float) -> None:
+        super().__init__()
+        self.drop = drop
+        self.attention_norm = nn.LayerNorm(width, eps=NORM_EPSILON)
+        self.attention = CausalAttention(width, heads, drop)
+        self.forward_norm = nn.LayerNorm(width, eps=NORM_EPSILON)
+        self.inner, self.outer = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, events: Float[Tensor, "P D"], windows: Windows) -> Float[Tensor, "P D"]:
+        asking = self.attention_norm(events)
+        # Keys and values come from the events as they are, and the normalised query goes on, as in the original.
+        mixed = self.forward_norm(asking + self.attention(asking, events, windows))
+        inner = dropout(relu(self.inner(mixed)), self.drop, self.training)
+        return mixed + dropout(self.outer(inner), self.drop, self.training)
+
+
+class SASRec(Model):
+    """What comes next, by the order of the newest events; the account itself is not asked."""
+
+    def __init__(self, config: SASRecConfig, items: int) -> None:
+        super().__init__()
+        if config.width % config.heads:
+            raise SettingError(f"sasrec: {config.heads} heads cannot share width {config.width}. Choose a divisor.")
+        self.config = config
+        self.loss = loss_named(config)
+        self.items = nn.Parameter(torch.empty(items, config.width))
+        self.positions = nn.Parameter(torch.empty(config.max_length, config.width))
+        self.second_items = None if config.tied else nn.Parameter(torch.empty(items, config.width))
+        self.blocks = nn.ModuleList(Block(config.width, config.heads, config.dropout) for _ in range(config.blocks))
+        self.last_norm = nn.LayerNorm(config.width, eps=NORM_EPSILON)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=FIRST_DEVIATION)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    @classmethod
+    def build(cls, config: SASRecConfig, train: Training) -> "SASRec":
+        return cls(config, train.items)
+
+    @classmethod
+    def restore(cls, config: SASRecConfig, tensors: dict[str, Tensor]) -> "SASRec":
+        model = cls(config, len(tensors["items"]))
+        model.load_state_dict(tensors)
+        return model
+
+    def carried(self) -> dict[str, str]:
+        return dict.fromkeys(("items",) if self.config.tied else ("items", "second_items"), "items")
+
+    def encode(self) -> Float[Tensor, "M D"]:
+        """The table that items are scored with."""
+        return self.items if self.second_items is None else self.second_items
+
+    def losses(self, encoded: Float[Tensor, "M D"], batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
+        """The mean over all places that count; a log beyond `max_length` is cut into consecutive windows."""
+        windows = cut_windows(batch.seen, self.config.max_length)
+        states = self.states(batch.log[batch.seen], windows)[batch.counts[batch.seen]]
+        return {"next_item": self.loss(states, encoded, batch.next_item[batch.counts])}
+
+    @torch.no_grad()
+    def scores(self, encoded: Float[Tensor, "M D"], batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
+        """A score for each item of the domain, by the newest `max_length` events; without any, all score alike."""
+        batch = newest_part(batch, self.config.max_length)
+        windows = cut_windows(batch.known, self.config.max_length)
+        newest = encoded.new_zeros(len(batch.length), self.config.width)
+        newest[batch.length > 0] = self.states(batch.history[batch.known], windows)[windows.age == 0]
+        return (newest @ encoded.T)[:, domain.start : domain.stop]
+
+    def states(self, items: Int[Tensor, "P"], windows: Windows) -> Float[Tensor, "P D"]:
+        """What is known after each event, in the space of the items."""
+        scale = self.config.width**0.5
+        # Positions count back from the newest event of a window, so that the newest one always has the same.
+        events = scale * embedding(items, self.items) + embedding(windows.age, self.positions)  # X_0
+        events = dropout(events, self.config.dropout, self.training)
+        for block in self.blocks:
+            events = block(events, windows)
+        return self.last_norm(events)  # F

@@ -1,0 +1,94 @@
+"""Logs cut into windows of bounded length, their events laid side by side so that no layer computes padding.
+
+Shapes: B logs, T longest log, P events, R windows, W width of a window, I questions, C any width.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lightgc2n.data.batches import Batch, TrainingBatch
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Where each event stands; events come log by log, the oldest first, as `table[seen]` gives them."""
+
+    slot: Int[Tensor, "P"]  # the place in a table of windows, row after row
+    age: Int[Tensor, "P"]  # 0 for the newest event of its window
+    windows: int
+    width: int
+
+    def spread(self, events: Float[Tensor, "P C"]) -> Float[Tensor, "R W C"]:
+        """The events as a table with one row a window, filled up with zeros on the right."""
+        table = events.new_zeros(self.windows * self.width, events.shape[1])
+        return table.index_copy(0, self.slot, events).view(self.windows, self.width, events.shape[1])
+
+    def collect(self, table: Float[Tensor, "R W C"]) -> Float[Tensor, "P C"]:
+        """The events back from such a table, without its padding."""
+        return table.flatten(0, 1).index_select(0, self.slot)
+
+
+def cut_windows(seen: Bool[Tensor, "B T"], longest: int) -> Windows:
+    """Consecutive windows, cut from the newest event backwards: only the oldest window of a log may be shorter."""
+    length = seen.sum(dim=1)
+    row, place = torch.nonzero(seen, as_tuple=True)
+    before_end = length[row] - 1 - place
+    window, age = before_end // longest, before_end % longest
+    first_place = (length[row] - (window + 1) * longest).clamp(min=0)
+    windows = (length + longest - 1) // longest
+    number = windows.cumsum(dim=0)[row] - 1 - window
+    width = min(longest, max(1, seen.shape[1]))
+    return Windows(number * width + place - first_place, age, int(windows.sum()), width)
+
+
+def histories_before(
+    log: Int[Tensor, "B T"], row: Int[Tensor, "I"], place: Int[Tensor, "I"], longest: int, newest_first: bool
+) -> tuple[Int[Tensor, "I W"], Bool[Tensor, "I W"]]:
+    """The newest events up to and with some places of logs, one row each, and which of them are events.
+
+    Args:
+        place: -1 for a history without events.
+    """
+    step = torch.arange(min(longest, log.shape[1]), device=log.device)
+    oldest = (place + 1 - longest).clamp(min=0)[:, None]
+    wanted = place[:, None] - step if newest_first else oldest + step
+    known = (wanted >= 0) & (wanted <= place[:, None])
+    return log[row[:, None], torch.where(known, wanted, 0)], known
+
+
+def newest_part(batch: Batch, longest: int) -> Batch:
+    """The same histories, of which only the newest events are left."""
+    length = batch.length.clamp(max=longest)
+    width = min(longest, batch.history.shape[1])
+    place = torch.arange(width, device=length.device) + (batch.length - length)[:, None]
+    history = batch.history.gather(1, place.clamp(max=batch.history.shape[1] - 1))
+    return replace(batch, history=history, length=length)
+
+
+def cut_rows(batch: TrainingBatch, longest: int) -> TrainingBatch:
+    """Rows of at most `longest` events, cut from the newest event backwards; a cut loses context, never a target.
+
+    The parts of a log stand one behind the other, the oldest first; parts without a target are left out.
+    """
+    width = batch.log.shape[1]
+    if width <= longest:
+        return batch
+    parts = -(-width // longest)
+    device = batch.log.device
+    later = longest * torch.arange(parts - 1, -1, -1, device=device)
+    stop = batch.seen.sum(dim=1, keepdim=True) - later
+    place = (stop - longest).clamp(min=0)[..., None] + torch.arange(longest, device=device)
+    seen = place < stop[..., None]
+    place = place.clamp(max=width - 1).flatten(1)
+    counts = batch.counts.gather(1, place).view_as(seen) & seen
+    kept = counts.any(dim=-1)
+    return TrainingBatch.of_rows(
+        account=batch.account[:, None].expand_as(kept)[kept],
+        log=batch.log.gather(1, place).view_as(seen)[kept],
+        next_item=batch.next_item.gather(1, place).view_as(seen)[kept],
+        seen=seen[kept],
+        counts=counts[kept],
+    )
