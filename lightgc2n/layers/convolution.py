@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightgc2n.graph.sequential import Edges, SequentialGraph
-from lightgc2n.layers.capsules import DynamicRouting, SumOfUsers, squash
+from lightgc2n.layers.capsules import DynamicRouting, SumOfUsers, routing_weights, squash
 from lightgc2n.layers.gpu import has_kernels
 from lightgc2n.layers.propagation import EveryAccountListens, WeightedSum, attend, rows_of
 
@@ -176,6 +176,12 @@ class CapsuleConvolution(nn.Module):
             users = layer.users(summed, heard, users)
         return weight / weight.sum(dim=1, keepdim=True).clamp(min=1e-30)
 
+    def latent_users(
+        self, near: Neighbourhood, items: list[Float[Tensor, "M D"]]
+    ) -> tuple[Float[Tensor, "B A T"], Float[Tensor, "B A"]]:
+        """The ownership of each item, and how much of the account each latent user is."""
+        return self.ownership(near, items), routing_weights(self.routing.terms(self.users(near, items)))
+
 
 class CapsuleLayer(nn.Module):
     """One round of messages between latent users and items."""
@@ -236,6 +242,9 @@ class PlainConvolution(nn.Module):
             total = total + layer(self.graph.of_neighbours(capsules, near)[1])
         return total
 
+    def latent_users(self, near: Neighbourhood, items: list[Float[Tensor, "M D"]]) -> None:
+        """Nobody: here an account is one vector."""
+
 
 class NoConvolution(nn.Module):
     """In place of GC²N and its graph (w/o A): the embeddings themselves."""
@@ -249,6 +258,9 @@ class NoConvolution(nn.Module):
 
     def accounts(self, near: Neighbourhood, items: list[Float[Tensor, "M D"]]) -> Float[Tensor, "B D"]:
         return self.project(near.start)
+
+    def latent_users(self, near: Neighbourhood, items: list[Float[Tensor, "M D"]]) -> None:
+        """Nobody: here an account is one vector."""
 
 
 def _reordered(edges: Edges, order: np.ndarray) -> Edges:

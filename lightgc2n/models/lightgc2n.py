@@ -15,7 +15,6 @@ from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.graph.sequential import SequentialGraph
-from lightgc2n.layers.capsules import routing_weights
 from lightgc2n.layers.convolution import (
     CapsuleConvolution,
     GraphNeighbours,
@@ -126,13 +125,13 @@ class LightGC2N(Model):
     @torch.no_grad()
     def people(self, encoded: Encoded, batch: Batch) -> LatentUsers:
         """The latent users that a history gives; its distinct items are the neighbourhood, as when folding in."""
-        if not isinstance(self.convolution, CapsuleConvolution):
-            return super().people(encoded, batch)
         near = self.from_history(batch)
-        shares = self.convolution.ownership(near, encoded.layers)  # Eq. 5, normalised over the latent users
+        found = self.convolution.latent_users(near, encoded.layers)  # Eq. 5 and 12, normalised over the latent users
+        if found is None:
+            return super().people(encoded, batch)
+        shares, weight = found
         column = columns_of(batch.history, near.items, near.known)[:, None, :].expand(-1, shares.shape[1], -1)
-        terms = self.convolution.routing.terms(self.convolution.users(near, encoded.layers))
-        return LatentUsers(shares.gather(2, column) * batch.known[:, None, :], routing_weights(terms))
+        return LatentUsers(shares.gather(2, column) * batch.known[:, None, :], weight)
 
     def from_history(self, batch: Batch) -> Neighbourhood:
         """The neighbourhood that a history alone gives."""
