@@ -4,13 +4,12 @@ Catalogue, items an account and batch stay the same, accounts grow; a step passe
 is measured in a process of its own, on one thread, in CPU seconds, so that others on the machine disturb it little. The
 sizes take turns, and the exponent is the slope of a line through the logarithms of all measurements.
 
-`memory kept` tells the C library to keep what a step frees. As installed it hands arrays of 32 MB and more back to the
-system, which clears them again at the next use: that time is spent inside the system, and given by itself.
+Training tells the C library to keep what a step frees (`keep_memory`). Otherwise it hands arrays of 32 MB and more back
+to the system, which clears them again at the next use: that time is spent inside the system, and given by itself.
 """
 
 import argparse
 import json
-import os
 import resource
 import statistics
 import subprocess
@@ -24,15 +23,13 @@ import numpy.typing as npt
 
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
+from lightgc2n.devices import keep_memory
 
 ITEMS, HELD, BATCH = 3_000, 15, 256
 MOST = 1.15  # the exponent that still counts as linear
-WAYS = {
-    "as installed": {},
-    "memory kept": {"MALLOC_MMAP_THRESHOLD_": str(2**32), "MALLOC_TRIM_THRESHOLD_": str(2**33)},
-}
+KEPT, GIVEN_BACK = "memory kept, as training does", "memory given back"
 # Okabe and Ito's colours, told apart by colour-blind readers too; the markers repeat the distinction in grey.
-STYLES = {"as installed": ("#D55E00", "o"), "memory kept": ("#0072B2", "s")}
+STYLES = {KEPT: ("#0072B2", "s"), GIVEN_BACK: ("#D55E00", "o")}
 
 Sizes = dict[int, list[dict[str, float]]]  # accounts -> a measurement for each repetition
 
@@ -55,7 +52,7 @@ def generated(accounts: int) -> Training:
     )
 
 
-def measure(accounts: int, steps: int) -> dict[str, float]:
+def measure(accounts: int, steps: int, way: str) -> dict[str, float]:
     """The medians of some steps in this process; the first one warms up."""
     import torch
 
@@ -63,6 +60,8 @@ def measure(accounts: int, steps: int) -> dict[str, float]:
     from lightgc2n.models.lightgc2n import LightGC2NConfig
     from lightgc2n.models.variants import build_variant
 
+    if way == KEPT:
+        keep_memory()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     train = generated(accounts)
@@ -85,8 +84,8 @@ def measure(accounts: int, steps: int) -> dict[str, float]:
 
 
 def in_a_process_of_its_own(accounts: int, steps: int, way: str) -> dict[str, float]:
-    command = [sys.executable, __file__, "--only", str(accounts), "--steps", str(steps)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=os.environ | WAYS[way])
+    command = [sys.executable, __file__, "--only", str(accounts), way, "--steps", str(steps)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
@@ -167,14 +166,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--repetitions", type=int, default=2)
     parser.add_argument("--plot", type=Path)
-    parser.add_argument("--only", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--only", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.only:
-        print(json.dumps(measure(given.only, given.steps)))
+        print(json.dumps(measure(int(given.only[0]), given.steps, given.only[1])))
         return
-    ways: dict[str, Sizes] = {way: {given.base * times: [] for times in given.times} for way in WAYS}
+    ways: dict[str, Sizes] = {way: {given.base * times: [] for times in given.times} for way in STYLES}
     for _ in range(given.repetitions):
-        for accounts in ways["as installed"]:
+        for accounts in ways[KEPT]:
             for way, found in ways.items():
                 found[accounts].append(in_a_process_of_its_own(accounts, given.steps, way))
     print(report(ways))

@@ -1,5 +1,6 @@
 """Where tensors live, and how much memory they took."""
 
+import ctypes
 import platform
 import resource
 import sys
@@ -32,3 +33,15 @@ def peak_bytes(device: str) -> int:
 
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def keep_memory() -> bool:
+    """Lets this process keep the memory of large arrays between steps; whether that could be had.
+
+    glibc hands arrays of 32 MB and more back to the system after each use, which must clear them again at the next: on
+    large data most of a step's time.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    libc, trim_threshold, mmap_max = ctypes.CDLL(None), -1, -4
+    return bool(libc.mallopt(mmap_max, 0) and libc.mallopt(trim_threshold, 2**31 - 1))

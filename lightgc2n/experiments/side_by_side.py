@@ -139,4 +139,5 @@ def _ending(name: str, code: int, out: Path) -> str:
 
 
 def _values(results: dict[str, Any]) -> list[tuple[str, float]]:
-    return [("validation", results["validation"]), ("test", results["metrics"]["MRR@20"])]
+    found = [("validation", results["validation"]), ("test", results["metrics"]["MRR@20"])]
+    return [(what, value) for what, value in found if value is not None]  # a run may hold no validation targets out

@@ -15,6 +15,7 @@ from torch.optim import Adam
 from lightgc2n.config import setting
 from lightgc2n.data.batches import EXACT, TrainingBatch, sizes_of, training_batches
 from lightgc2n.data.splits import Training
+from lightgc2n.devices import keep_memory
 from lightgc2n.models.contract import Model
 from lightgc2n.training.captured import CapturedStep
 
@@ -40,6 +41,8 @@ class Steps:
 
     def __init__(self, model: Model, train: Training, config: TrainingConfig, device: str) -> None:
         self.model, self.train, self.config = model, train, config
+        if device == "cpu":
+            keep_memory()
         longest = int(np.diff(train.offsets).max(initial=0))
         recorded = device == "cuda" and model.fixed_work and longest <= LONGEST_RECORDED
         rate, decay = config.learning_rate, config.weight_decay

@@ -63,7 +63,7 @@ def test_a_run_takes_from_the_top_what_it_does_not_say(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("modle = 'lightgc2n'", "Did you mean 'model'?"),
-        ("data = 'E'\nmodel = 'lightgc3n'", "Did you mean 'lightgc2n'?"),
+        ("data = 'E'\nmodel = 'lightgc2m'", "Did you mean 'lightgc2n'?"),
         ("data = 'E'\nmodel = 'markov'", "markov is a floor"),
         ("model = 'lightgc2n'", "says no data"),
         ("data = 'E'\nseed = '1'", "seed must be int or a list of it, found '1'"),
