@@ -1,7 +1,7 @@
 """What a search may change: one row a setting, applied to whatever settings a model has.
 
 A new model needs nothing here as long as its settings bear the common names. A row `model.setting` beats the row
-`setting` for that model alone.
+`setting` for that model alone; with None that setting is not searched.
 """
 
 import dataclasses
@@ -67,7 +67,7 @@ class Choice:
 
 Range = Span | Choice
 WIDTHS = Choice((16, 32, 64, 128))
-SPACES: Mapping[str, Range] = {
+SPACES: Mapping[str, Range | None] = {
     "training.learning_rate": Span(3e-4, 2e-2, log=True),
     "training.weight_decay": Choice((0.0, 1e-6, 1e-5, 1e-4)),
     "training.batch_size": Choice((64, 128, 256, 512)),
@@ -86,6 +86,8 @@ SPACES: Mapping[str, Range] = {
     "contrast_weight": Span(0.0, 1.0),
     "penalty": Span(1e-6, 1e-2, log=True),
     "nais.smoothing": Span(0.2, 1.0),  # elsewhere the word means other things
+    # These two have no layers: the settings are those of models that share their file.
+    **dict.fromkeys(("gmf.layers", "gmf.dropout", "gmf-ce.layers", "gmf-ce.dropout"), None),
 }
 
 
@@ -100,7 +102,8 @@ def space_of(model: str, fixed: Iterable[str] = ()) -> dict[str, Range]:
     for table, settings in tables.items():
         types = get_type_hints(settings)
         for field in dataclasses.fields(settings):
-            drawn = SPACES.get(f"{table}.{field.name}") or (SPACES.get(field.name) if table == model else None)
+            common = SPACES.get(field.name) if table == model else None
+            drawn = SPACES.get(f"{table}.{field.name}", common)
             # A setting of the same name but another type is another thing.
             if drawn is not None and drawn.kind is types[field.name]:
                 found[f"{table}.{field.name}"] = drawn.within(*_bounds(field))

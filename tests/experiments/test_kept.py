@@ -196,7 +196,7 @@ def test_every_model_gets_its_own_file(data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("lightgc3n.toml", "", "unknown model 'lightgc3n'. Did you mean 'lightgc2n'?"),
+        ("lightgc2.toml", "", "unknown model 'lightgc2'. Did you mean 'lightgc2n'?"),
         ("lightgc2n.toml", "[markov]\nreach = 2\n", "unknown table 'markov'"),
         ("markov.toml", "[markov]\nraech = 2\n", "Did you mean 'reach'?"),
         ("notes.txt", "", "holds no MODEL.toml"),

@@ -34,6 +34,7 @@ def test_a_fixed_setting_is_not_searched() -> None:
 
 def test_a_row_of_the_model_beats_the_common_row(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {"dropout": Span(0.0, 0.5), "lightgc2n.dropout": Choice((0.3,)), "negatives": Choice((1, 2))}
+    rows |= {"layers": Choice((1, 2)), "lightgc2n.layers": None, "lightgc2n-wo-a.layers": None}
     monkeypatch.setattr(spaces, "SPACES", rows)
     # In LightGC2N `negatives` is a text: the row of numbers is about something else.
     assert space_of("lightgc2n") == {"lightgc2n.dropout": Choice((0.3,))}

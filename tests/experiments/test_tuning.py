@@ -321,7 +321,7 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--model", "markov"], "markov is a floor"),
-        (["--model", "lightgc3n"], "Did you mean 'lightgc2n'?"),
+        (["--model", "lightgc2"], "Did you mean 'lightgc2n'?"),
         (["--set", "lightgc2n.layer=2"], "Did you mean 'layers'?"),
         (["--sampler", "grid"], "unknown sampler 'grid'"),
         (["--save", "SAVED"], "Choose another --save, or replace it with --force"),
