@@ -4,6 +4,7 @@ import ctypes
 import platform
 import resource
 import sys
+from pathlib import Path
 
 from lightgc2n.errors import SettingError
 
@@ -45,3 +46,16 @@ def keep_memory() -> bool:
         return False
     libc, trim_threshold, mmap_max = ctypes.CDLL(None), -1, -4
     return bool(libc.mallopt(mmap_max, 0) and libc.mallopt(trim_threshold, 2**31 - 1))
+
+
+def forget_peak(device: str) -> None:
+    """Lets `peak_bytes` count from now on; where the system cannot (other than Linux), it goes on counting."""
+    if device == "cuda":
+        import torch
+
+        torch.cuda.reset_peak_memory_stats()
+    elif (switch := Path("/proc/self/clear_refs")).exists():
+        try:
+            switch.write_text("5", encoding="ascii")  # proc(5): sets the peak resident size to the present one
+        except OSError:
+            return  # a sandbox may forbid it

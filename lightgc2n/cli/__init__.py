@@ -13,6 +13,7 @@ from lightgc2n.cli.import_ import import_log
 from lightgc2n.cli.recommend import recommend
 from lightgc2n.cli.simulate import simulate
 from lightgc2n.cli.train import train
+from lightgc2n.cli.tune import tune
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "generate": generate,
@@ -21,6 +22,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "describe": describe,
     "audit": audit,
     "train": train,
+    "tune": tune,
     "evaluate": evaluate,
     "compare": compare,
     "recommend": recommend,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lightgc2n.cli.compare import comparison_notes, comparison_tables
+from lightgc2n.cli.comparison import comparison_notes, comparison_tables
 from lightgc2n.cli.options import Json
 from lightgc2n.cli.printing import print_json, print_table
 

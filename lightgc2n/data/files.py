@@ -25,9 +25,7 @@ def new_folder(path: Path, force: bool = False, *, marker: str) -> Iterator[Path
     Args:
         marker: a file that every folder of this kind has; `force` never replaces a folder without it.
     """
-    refuse_existing(path, force)
-    if path.exists() and not _is_ours(path, marker):
-        raise OutputError(f"{path} was not made by this command (no {marker} of ours), so --force leaves it alone.")
+    _refuse_foreign(path, force, marker)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
@@ -36,6 +34,20 @@ def new_folder(path: Path, force: bool = False, *, marker: str) -> Iterator[Path
         _replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def kept_folder(path: Path, force: bool = False, *, marker: str) -> Iterator[Path]:
+    """The folder `path`.partial, which becomes `path` when the block ends well and stays for another try otherwise."""
+    _refuse_foreign(path, force, marker)
+    partial = path.with_name(f"{path.name}.partial")
+    partial.mkdir(parents=True, exist_ok=True)
+    try:
+        yield partial
+        _replace(partial, path)
+    finally:
+        if partial.exists() and not any(partial.iterdir()):
+            partial.rmdir()
 
 
 @contextmanager
@@ -56,6 +68,12 @@ def sha256(path: Path) -> str:
     """The checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _refuse_foreign(path: Path, force: bool, marker: str) -> None:
+    refuse_existing(path, force)
+    if path.exists() and not _is_ours(path, marker):
+        raise OutputError(f"{path} was not made by this command (no {marker} of ours), so --force leaves it alone.")
 
 
 def _replace(temporary: Path, path: Path) -> None:

@@ -2,33 +2,37 @@
 
 import csv
 import json
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lightgc2n import __version__, zoo
-from lightgc2n.data.batches import Asked, query_batches
-from lightgc2n.data.dataset import Dataset, Domain
+from lightgc2n import __version__
+from lightgc2n.data.batches import query_batches
+from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.files import new_folder
 from lightgc2n.data.splits import Queries, Split
-from lightgc2n.errors import SettingError
+from lightgc2n.errors import DataError, ScoreError, SettingError
 from lightgc2n.evaluation.metrics import Floats, gains, interval, paired_p_values, resampled_means
-from lightgc2n.evaluation.ranks import rows_per_tile, target_ranks, targets_in_history
+from lightgc2n.evaluation.ranks import targets_in_history
+from lightgc2n.experiments.contestants import Conditions, ranked, unfit
+from lightgc2n.experiments.kept import RANKS, Kept
 from lightgc2n.experiments.markdown import comparison_markdown
-from lightgc2n.experiments.single import train_in_memory
-from lightgc2n.progress import step
-from lightgc2n.training.runs import versions
+from lightgc2n.progress import say
+from lightgc2n.training.runs import RunPlan, versions
 from lightgc2n.training.steps import TrainingConfig
 
 RESULTS = "results.json"
 DEFAULT_CUTOFFS = (5, 10, 20)
 EXCLUDED = "items of the history are left out of the lists, so a target among them counts as a miss"
 SIZES = {"1-4": (1, 4), "5-9": (5, 9), "10-19": (10, 19), "20-49": (20, 49), "50+": (50, 2**31)}
+
+
+class UnfitError(DataError):
+    """A model cannot be compared on these data."""
 
 
 @dataclass(frozen=True)
@@ -46,26 +50,40 @@ def compare(
     models: Sequence[str],
     *,
     cutoffs: Sequence[int] = DEFAULT_CUTOFFS,
-    changes: Mapping[str, Mapping[str, Any]] | None = None,
-    training: TrainingConfig | None = None,
+    plans: Mapping[str, RunPlan] | None = None,
+    optional: Collection[str] = (),
     exclude_seen: bool = False,
     device: str = "cpu",
     seed: int = 0,
+    kept: Kept | None = None,
 ) -> Compared:
     """Builds each model from the training events, calibrates it on validation and ranks the test targets.
 
     Args:
-        changes: for each model settings that differ from its defaults.
+        plans: for each model how it is made, where that differs from its defaults.
+        optional: models that are left out, with a reason, where they do not fit the data or cannot be trained.
+        kept: where finished models are kept, and taken from if they are there.
     """
     if not cutoffs or min(cutoffs) < 1:
         raise SettingError(f"--cutoffs: expected whole numbers from 1, found {', '.join(map(str, cutoffs))}.")
-    ranks, facts = {}, {}
-    for name in models:
-        changed = dict((changes or {}).get(name, {}))
-        ranks[name], facts[name] = _run(
-            name, split, changed, exclude_seen, device, training or TrainingConfig(seed=seed)
-        )
-    return measured(dataset, split, ranks, facts, cutoffs=cutoffs, exclude_seen=exclude_seen, seed=seed)
+    conditions = Conditions(dataset, split, exclude_seen, device)
+    plans = {name: _plan(name, split, seed) for name in models} | dict(plans or {})
+    if kept is not None:
+        kept.refuse_others(models)
+    ranks, facts, left_out = {}, {}, {}
+    for place, name in enumerate(models, start=1):
+        say(f"model {place} of {len(models)}: {name}")
+        try:
+            ranks[name], facts[name] = _found(plans[name], conditions, kept)
+        except (UnfitError, ScoreError) as problem:
+            if name not in optional:
+                raise
+            say(f"{name} is left out: {problem}")
+            left_out[name] = str(problem)
+    if not ranks:
+        raise DataError(f"{dataset.name}: no model is left to compare: {'; '.join(left_out.values())}")
+    compared = measured(dataset, split, ranks, facts, cutoffs=cutoffs, exclude_seen=exclude_seen, seed=seed)
+    return replace(compared, result=compared.result | {"left_out": left_out})
 
 
 def measured(
@@ -96,61 +114,40 @@ def measured(
 
 
 def write_comparison(compared: Compared, out: Path, force: bool = False) -> None:
-    """Writes results.json, results.csv, results.md and the rank of every test target."""
+    """Writes results.json, results.csv, results.md and the rank of every test target to a new folder."""
     with new_folder(out, force, marker=RESULTS) as folder:
-        text = json.dumps(compared.result, indent=1, ensure_ascii=False)
-        (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
-        (folder / "results.md").write_text(comparison_markdown(compared.result), encoding="utf-8")
-        with (folder / "results.csv").open("w", newline="", encoding="utf-8") as file:
-            rows = csv.writer(file, lineterminator="\n")
-            rows.writerow(["model", "subset", "queries", "metric", "value", "low", "high"])
-            rows.writerows(_csv_rows(compared.result))
-        (folder / "ranks").mkdir()
-        np.save(folder / "ranks" / "owner.npy", compared.owner, allow_pickle=False)
-        for name, ranks in compared.ranks.items():
-            np.save(folder / "ranks" / f"{name}.npy", ranks, allow_pickle=False)
+        write_results(compared, folder)
 
 
-def _run(
-    name: str, split: Split, changes: dict[str, Any], exclude_seen: bool, device: str, training: TrainingConfig
-) -> tuple[Floats, dict[str, Any]]:
-    started = time.perf_counter()
-    domain = _whole_catalogue(split)
-    trained = {}
-    if zoo.entry_of(name).is_floor:
-        model = zoo.build(name, split.train, changes).to(device)
-    else:
-        model, ended = train_in_memory(name, split, changes, training, device)
-        trained = {"epochs": ended.epochs, "best_epoch": ended.best_epoch, "ended_by": ended.ended_by}
-    with step(f"{name} on {split.config.protocol}", total=len(split.test)) as progress:
-        model.calibrate(lambda: _validation(split, domain, device))
-        ranks = target_ranks(
-            name,
-            model,
-            split.test,
-            domain,
-            learned=(split.train.popularity > 0) | model.scores_unseen_items,
-            exclude_seen=exclude_seen,
-            device=device,
-            progress=progress.advance,
-        )
-    stored = sum(tensor.numel() for tensor in model.buffers()) if zoo.entry_of(name).is_floor else 0
-    return ranks, {
-        "settings": asdict(model.config),
-        "fitted": model.fitted(),
-        "parameters": sum(tensor.numel() for tensor in model.parameters()),
-        "stored_numbers": stored,
-        "seconds": round(time.perf_counter() - started, 2),
-        **trained,
-    }
+def write_results(compared: Compared, folder: Path) -> None:
+    """Writes the same to a folder that is there."""
+    text = json.dumps(compared.result, indent=1, ensure_ascii=False)
+    (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+    (folder / "results.md").write_text(comparison_markdown(compared.result), encoding="utf-8")
+    with (folder / "results.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["model", "subset", "queries", "metric", "value", "low", "high"])
+        rows.writerows(_csv_rows(compared.result))
+    (folder / RANKS).mkdir(exist_ok=True)
+    np.save(folder / RANKS / "owner.npy", compared.owner, allow_pickle=False)
+    for name, ranks in compared.ranks.items():
+        np.save(folder / RANKS / f"{name}.npy", ranks, allow_pickle=False)
 
 
-def _validation(split: Split, domain: Domain, device: str) -> Iterator[Asked]:
-    return query_batches(split.validation, rows_per_tile(len(domain)), device)
+def _plan(name: str, split: Split, seed: int) -> RunPlan:
+    return RunPlan(Path(), name, split=split.config, training=TrainingConfig(seed=seed))
 
 
-def _whole_catalogue(split: Split) -> Domain:
-    return Domain("all", 0, split.train.items)
+def _found(plan: RunPlan, conditions: Conditions, kept: Kept | None) -> tuple[Floats, dict[str, Any]]:
+    if reason := unfit(plan.model, conditions.split):
+        raise UnfitError(f"{plan.model}: {reason}.")
+    if kept is None:
+        return ranked(plan, conditions)
+    found = kept.find(plan, conditions)
+    if found is None:
+        found = ranked(plan, conditions, kept.run(plan.model))
+        kept.keep(plan, conditions, *found)
+    return found
 
 
 def _dataset_facts(dataset: Dataset) -> dict[str, Any]:

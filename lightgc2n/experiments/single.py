@@ -48,11 +48,14 @@ def open_data(plan: RunPlan) -> tuple[Dataset, Split]:
     return dataset, split_dataset(dataset, plan.split)
 
 
-def train_run(plan: RunPlan, folder: Path, device: str = "cpu", seconds: float = math.inf) -> Progress:
+def train_run(
+    plan: RunPlan, folder: Path, device: str = "cpu", seconds: float = math.inf, stop_after: float = math.inf
+) -> Progress:
     """Trains the planned model in `folder`; a run that was stopped goes on.
 
     Args:
         seconds: stop for now at the end of the first epoch that ends later than this.
+        stop_after: stop for now when the run has so many epochs.
     """
     started = time.monotonic()
     dataset, split = open_data(plan)
@@ -65,7 +68,7 @@ def train_run(plan: RunPlan, folder: Path, device: str = "cpu", seconds: float =
         if not (folder / LAST).exists() and (taking := estimate(model, split, plan.training, evaluate, device)):
             say(str(taking))
         left = seconds - (time.monotonic() - started)
-        return train(model, split, plan.training, evaluate, folder, device, left, epochs_before(folder))
+        return train(model, split, plan.training, evaluate, folder, device, left, epochs_before(folder), stop_after)
 
 
 def train_in_memory(

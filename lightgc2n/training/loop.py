@@ -31,6 +31,7 @@ def train(
     device: str = "cpu",
     seconds: float = math.inf,
     epochs_before: int = 0,
+    stop_after: float = math.inf,
 ) -> Progress:
     """Trains until patience or budget ends it, and leaves the best weights in the model.
 
@@ -40,6 +41,7 @@ def train(
         folder: where checkpoints and metrics go; a run that is there already goes on.
         seconds: the first epoch that ends later than this is the last for now; the run has then not ended.
         epochs_before: how many epochs the model has seen in another run; what it then knows is the first to be beaten.
+        stop_after: so many epochs are enough for now; the run goes on when it is given more.
     """
     until = time.monotonic() + seconds
     model.to(device)
@@ -52,7 +54,7 @@ def train(
         say(f"the weights it starts from: validation MRR@20 {100 * progress.best_value:.2f} %")
     spoke = -SECONDS_BETWEEN_LINES
     with recording(folder, progress.epochs) as record:
-        while not progress.ended_by:
+        while not progress.ended_by and progress.epochs < stop_after:
             epoch = progress.epochs
             started = time.perf_counter()
             losses = _epoch(model, steps, config, epochs_before + epoch)
@@ -79,6 +81,8 @@ def train(
                 say(_sentence(row, progress, config, split))
             if time.monotonic() > until and not progress.ended_by:
                 return progress
+    if not progress.ended_by:
+        return progress
     model.load_state_dict(best if best is not None else load_checkpoint(_path(folder, BEST))[0])
     model.eval()
     return progress

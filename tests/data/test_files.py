@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lightgc2n.data.files import new_file, new_folder, refuse_existing, sha256
+from lightgc2n.data.files import kept_folder, new_file, new_folder, refuse_existing, sha256
 from lightgc2n.errors import OutputError
 
 
@@ -40,6 +40,26 @@ def test_nothing_stays_of_a_folder_that_failed(tmp_path: Path, problem: type[Bas
     with pytest.raises(problem), new_folder(tmp_path / "out", marker="marker") as folder:
         fill_half(folder / "marker", problem)
     assert names(tmp_path) == []
+
+
+def test_a_kept_folder_waits_for_another_try(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt), kept_folder(out, marker="marker"):
+        raise KeyboardInterrupt
+    assert names(tmp_path) == []  # nothing was in it
+    with pytest.raises(KeyboardInterrupt), kept_folder(out, marker="marker") as folder:
+        fill_half(folder / "first", KeyboardInterrupt)
+    assert names(tmp_path) == ["out.partial"]
+    with kept_folder(out, marker="marker") as folder:
+        assert names(folder) == ["first"]
+        fill(folder)
+    assert names(tmp_path) == ["out"]
+    assert names(out) == ["first", "marker"]
+    with pytest.raises(OutputError, match=r"exists already.*--force"), kept_folder(out, marker="marker"):
+        raise AssertionError
+    with kept_folder(out, force=True, marker="marker") as folder:
+        fill(folder, "newer")
+    assert (names(tmp_path), names(out), filled(out)) == (["out"], ["marker"], "newer")
 
 
 def test_a_taken_name_is_left_alone(tmp_path: Path) -> None:

@@ -1,0 +1,107 @@
+"""One model of a comparison: built or trained, then asked for every test target."""
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lightgc2n import zoo
+from lightgc2n.data.batches import query_batches
+from lightgc2n.data.dataset import Dataset, Domain
+from lightgc2n.data.splits import Split
+from lightgc2n.devices import forget_peak, peak_bytes
+from lightgc2n.evaluation.metrics import Floats
+from lightgc2n.evaluation.ranks import rows_per_tile, target_ranks
+from lightgc2n.experiments.single import new_model, train_in_memory, validation
+from lightgc2n.models.contract import Model
+from lightgc2n.progress import step
+from lightgc2n.training.checkpoints import Progress
+from lightgc2n.training.loop import train
+from lightgc2n.training.runs import RunPlan, sole_trainer, start_run
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What is the same for all models of a comparison."""
+
+    dataset: Dataset
+    split: Split
+    exclude_seen: bool = False
+    device: str = "cpu"
+
+    @property
+    def catalogue(self) -> Domain:
+        return Domain("all", 0, self.split.train.items)
+
+
+def unfit(name: str, split: Split) -> str:
+    """Why a model cannot be compared on this split; nothing where it can."""
+    if zoo.entry_of(name).is_floor:
+        return ""
+    if split.train.examples == 0:
+        return "no training target: every sequence is a single event"
+    needs_none = not split.config.validation  # then the last weights are taken
+    return "" if needs_none or len(split.validation) else "no validation target to train by: the logs are too short"
+
+
+def ranked(plan: RunPlan, conditions: Conditions, run: Path | None = None) -> tuple[Floats, dict[str, Any]]:
+    """The rank of each test target, and what a table says of the model.
+
+    Args:
+        run: where a trained model's run is kept, and goes on if it was stopped; without it, it is trained in memory.
+    """
+    started = time.perf_counter()
+    forget_peak(conditions.device)
+    is_floor = zoo.entry_of(plan.model).is_floor
+    model, progress = _floor(plan, conditions) if is_floor else _trained(plan, conditions, run)
+    ranks = _ranks(plan.model, model, conditions)
+    peak = max(peak_bytes(conditions.device), progress.peak_bytes)  # a run may have been trained by an earlier process
+    return ranks, {
+        "settings": asdict(model.config),
+        "fitted": model.fitted(),
+        "parameters": sum(tensor.numel() for tensor in model.parameters()),
+        "stored_numbers": sum(tensor.numel() for tensor in model.buffers()) if is_floor else 0,
+        "seconds": round(time.perf_counter() - started, 2),
+        "peak_memory_mb": round(peak / 1e6, 1),
+        **({} if is_floor else _training_facts(progress, plan)),
+    }
+
+
+def _floor(plan: RunPlan, conditions: Conditions) -> tuple[Model, Progress]:
+    return zoo.build(plan.model, conditions.split.train, plan.settings).to(conditions.device), Progress()
+
+
+def _trained(plan: RunPlan, conditions: Conditions, run: Path | None) -> tuple[Model, Progress]:
+    split, device = conditions.split, conditions.device
+    if run is None:
+        return train_in_memory(plan.model, split, plan.settings, plan.training, device)
+    start_run(run, plan, conditions.dataset)
+    with sole_trainer(run):
+        model = new_model(plan.model, split, plan.settings, plan.training.seed)
+        return model, train(model, split, plan.training, validation(split, device), run, device)
+
+
+def _training_facts(progress: Progress, plan: RunPlan) -> dict[str, Any]:
+    return {
+        "epochs": progress.epochs,
+        "best_epoch": progress.best_epoch,
+        "ended_by": progress.ended_by,
+        "training_seconds": round(progress.seconds, 2),
+        "validation": progress.best_value if plan.split.validation else None,
+    }
+
+
+def _ranks(name: str, model: Model, conditions: Conditions) -> Floats:
+    split, domain, device = conditions.split, conditions.catalogue, conditions.device
+    with step(f"{name} on {split.config.protocol}", total=len(split.test)) as progress:
+        model.calibrate(lambda: query_batches(split.validation, rows_per_tile(len(domain)), device))
+        return target_ranks(
+            name,
+            model,
+            split.test,
+            domain,
+            learned=(split.train.popularity > 0) | model.scores_unseen_items,
+            exclude_seen=conditions.exclude_seen,
+            device=device,
+            progress=progress.advance,
+        )

@@ -1,0 +1,68 @@
+"""What a search found, as a TOML file that --config reads back."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lightgc2n import zoo
+from lightgc2n.data.files import new_file, refuse_existing
+from lightgc2n.experiments.tuning import Tuned, TuningPlan
+
+BEST_SETTINGS = "best.toml"
+
+
+def write_tuned(tuned: Tuned, path: Path, force: bool = False) -> None:
+    """Writes the best settings of a search, with what they were and where they come from."""
+    with new_file(path, force) as temporary:
+        temporary.write_text("\n".join(_lines(tuned)) + "\n", encoding="utf-8")
+
+
+def refuse_other_settings(path: Path, out: Path, force: bool) -> None:
+    """Stops early when --save would replace a file that this search has not written."""
+    best = out / BEST_SETTINGS
+    if not (path.is_file() and best.is_file() and path.read_bytes() == best.read_bytes()):
+        refuse_existing(path, force, "--save")
+
+
+def _lines(tuned: Tuned) -> Iterator[str]:
+    plan, best, defaults = tuned.plan, tuned.best, tuned.defaults
+    yield f"# {command_of(plan)}"
+    yield f"# data {tuned.dataset.name}, checksum {tuned.dataset.checksum[:12]}, protocol {plan.run.split.protocol}"
+    yield f"# {plan.trials} trials of at most {plan.run.training.epochs} epochs; validation MRR@20:"
+    yield f"#   chosen, trial {best['trial']}: {_told(best)}"
+    yield f"#   defaults, trial 0: {_told(defaults)}"
+    fixed = {name: _value_of(plan, name) for name in sorted(plan.fixed)}
+    chosen = {**fixed, **best["settings"]}
+    for table in (plan.run.model, "training"):
+        yield f"\n[{table}]"
+        yield from (f"{name.rsplit('.', 1)[1]} = {_toml(value)}" for name, value in chosen.items() if _in(table, name))
+
+
+def _told(row: dict[str, Any]) -> str:
+    return f"{100 * row['validation']:.2f} % after {row['epochs']} epochs, ended by {row['ended_by']}"
+
+
+def command_of(plan: TuningPlan) -> str:
+    """The command that makes the same search."""
+    run, words = plan.run, [f"lightgc2n tune {plan.run.data} --model {plan.run.model} --trials {plan.trials}"]
+    words += [f"--epochs {run.training.epochs}", f"--protocol {run.split.protocol}", f"--seed {run.training.seed}"]
+    words += [f"--domain {run.domain}"] if run.domain else []
+    words += [f"--sampler {plan.sampler}"] if plan.sampler != "random" else []
+    fixed = sorted(plan.fixed - {"training.epochs", "training.seed"})
+    return " ".join([*words, *(f"--set {name}={_toml(_value_of(plan, name))}" for name in fixed)])
+
+
+def _value_of(plan: TuningPlan, path: str) -> Any:
+    table, name = path.rsplit(".", 1)
+    settings = plan.run.training if table == "training" else zoo.model_config(plan.run.model, plan.run.settings)
+    return getattr(settings, name)
+
+
+def _in(table: str, path: str) -> bool:
+    return path.rsplit(".", 1)[0] == table
+
+
+def _toml(value: Any) -> str:
+    """A bool, a number or a text as TOML writes it."""
+    return json.dumps(value) if isinstance(value, bool | str) else repr(value)
