@@ -98,13 +98,11 @@ class LightGC2N(Model):
         near = self.graph(batch.account, self.account_embeddings)
         accounts = self.convolution.accounts(near, encoded.layers)
         features = self._features(rows_of(sequences, batch.at), rows_of(accounts, batch.row))
-        next_item = linear_cross_entropy(
-            features, self.head.weight, batch.target, batch.share, self.head.bias
-        )  # Eq. 20, 21
-        return {
-            "next_item": next_item,
-            "contrast": self.config.contrast_weight * self._contrast(encoded, batch),
-        }  # Eq. 22
+        head = (self.head.weight, batch.target, batch.share, self.head.bias)
+        terms = {"next_item": linear_cross_entropy(features, *head)}  # Eq. 20, 21
+        if self.config.contrast_weight:
+            terms["contrast"] = self.config.contrast_weight * self._contrast(encoded, batch)
+        return terms  # Eq. 22
 
     @torch.no_grad()
     def scores(self, encoded: Encoded, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
