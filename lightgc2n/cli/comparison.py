@@ -10,6 +10,8 @@ from lightgc2n.experiments.markdown import (
     COST_HEADINGS,
     cost_cells,
     decisive_metric,
+    domain_cells,
+    domains_of,
     is_trained,
     metric_cells,
     percent,
@@ -25,6 +27,9 @@ def comparison_tables(result: dict[str, Any]) -> Iterator[Table]:
     decisive = decisive_metric(result)
     headings = [*shown_metrics(result), f"95 % of {decisive}", "p"]
     yield _table("\n".join([title, *result["stamps"]]), headings, metric_cells(result, "[bold]{}[/]"), result)
+    for domain in domains_of(result):
+        cells = domain_cells(result, domain, "[bold]{}[/]")
+        yield _table(f"targets of {domain}, among its items, %", shown_metrics(result), cells, result)
     subsets = list(next(iter(result["models"].values()))["metrics"])
     by_kind = _table(f"{decisive} by target, %", subsets, _kind_rows(result, subsets), result)
     queries = [f"{found['queries']:,}" for found in next(iter(result["models"].values()))["metrics"].values()]

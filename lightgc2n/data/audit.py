@@ -15,7 +15,7 @@ import numpy as np
 from lightgc2n.config import unknown_name
 from lightgc2n.data.dataset import TEST_PART, Dataset, Longs
 from lightgc2n.data.overlap import Bools, Rows, joined, stands_in
-from lightgc2n.data.splits import Queries, Split
+from lightgc2n.data.splits import Queries, Split, ranges
 from lightgc2n.errors import DataError
 
 LEAK, EVIDENCE, HABIT, FACT = "leak", "evidence", "habit", "fact"
@@ -138,7 +138,13 @@ def audit_files(train: Path, test: Path, format: str = "auto") -> Audit:
 
 
 def _query_rows(queries: Queries) -> Rows:
-    return Rows(queries.owner.astype(np.int64), queries.start, queries.target_event + 1, queries.events)
+    """What each query shows, and its target behind it."""
+    owner = queries.owner.astype(np.int64)
+    if (queries.target_event == queries.stop).all():
+        return Rows(owner, queries.start, queries.target_event + 1, queries.events)
+    places, offsets = ranges(queries.start, queries.stop + 1)
+    places[offsets[1:] - 1] = queries.target_event
+    return Rows(owner, offsets[:-1], offsets[1:], queries.events[places])
 
 
 def _training_rows(split: Split) -> Rows:
@@ -154,7 +160,7 @@ def _by_place(split: Split, training: Rows, events: int) -> list[Finding]:
     """What the places of events tell: a target in its own input, or among the events that shape a graph."""
     test, validation = split.test, split.validation
     shown = (test.start <= test.target_event) & (test.target_event < test.stop)
-    trained = np.zeros(events, dtype=bool)
+    trained = np.zeros(max(events, len(test.events)), dtype=bool)  # targets may stand behind all events
     trained[split.train_events] = True
     hits = {"test": trained[test.target_event], "validation": trained[validation.target_event]}
     found = [_counted("target_in_input", IN_INPUT, shown, LEAK, "of the test targets stand in their own input")]

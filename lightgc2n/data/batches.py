@@ -10,10 +10,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lightgc2n.data.dataset import Ints, Longs
+from lightgc2n.data.dataset import MICROSECONDS, Ints, Longs
 from lightgc2n.data.splits import Queries, Training, ranges
 
 PADDED_CELLS = 4_000_000
+MICROSECONDS_A_DAY = 86_400 * MICROSECONDS
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Batch:
     account: Int[Tensor, "B"]  # -1: an account that training does not have
     history: Int[Tensor, "B T"]
     length: Int[Tensor, "B"]
+    ages: Float[Tensor, "B T"] | None = None  # days from each event to the question, where times are known
 
     @property
     def known(self) -> Bool[Tensor, "B T"]:
@@ -69,7 +71,18 @@ def make_batch(queries: Queries, device: torch.device | str = "cpu") -> Batch:
         account=torch.as_tensor(queries.account.astype(np.int64), device=device),
         history=torch.as_tensor(_padded(queries.events, queries.start, queries.stop), device=device),
         length=torch.as_tensor(queries.stop - queries.start, device=device),
+        ages=_ages(queries, device),
     )
+
+
+def _ages(queries: Queries, device: torch.device | str) -> Float[Tensor, "B T"] | None:
+    """A question is asked at the time of its target: when somebody came to see what to watch next."""
+    if queries.times is None or not len(queries) or queries.target_event.max() >= len(queries.times):
+        return None
+    now = queries.times[queries.target_event]
+    days = (now[:, None] - _padded(queries.times, queries.start, queries.stop)) / MICROSECONDS_A_DAY
+    known = np.arange(days.shape[1]) < (queries.stop - queries.start)[:, None]
+    return torch.as_tensor((days * known).astype(np.float32), device=device)
 
 
 @dataclass(frozen=True)
@@ -89,6 +102,8 @@ class TrainingBatch:
     share: Float[Tensor, "P"]  # how much each of them counts: all alike, and padding nothing
     items: Int[Tensor, "I"]  # the distinct items of the logs
     item_share: Float[Tensor, "I"]  # which share of the events each of them is
+    given: Int[Tensor, "B D"] | None = None  # the next item of each domain behind the log, where the source gives it
+    gaps: Float[Tensor, "B T"] | None = None  # days from each event to the next one, where times are known
 
     @classmethod
     def of_rows(
@@ -117,7 +132,8 @@ class TrainingBatch:
 
     def tensors(self) -> dict[str, Tensor]:
         """All tensors by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     def to(self, device: torch.device | str) -> "TrainingBatch":
         """The same batch on another device."""
@@ -192,10 +208,17 @@ def _training_batch(train: Training, rows: Longs, sizes: Sizes) -> TrainingBatch
         share=sizes.fill(share, sizes.targets),
         items=sizes.fill(items.astype(np.int64), sizes.items),
         item_share=sizes.fill(item_share, sizes.items),
+        given=None if train.given is None else torch.from_numpy(train.given[rows].astype(np.int64)),
+        gaps=None if train.times is None else _gaps(train.times, start, stop, sizes),
     )
 
 
-def _padded(events: Ints, start: Longs, stop: Longs, sizes: Sizes = EXACT) -> Longs:
+def _gaps(times: Longs, start: Longs, stop: Longs, sizes: Sizes) -> Float[Tensor, "B T"]:
+    before, after = (_padded(times, first, last, sizes) for first, last in ((start, stop - 1), (start + 1, stop)))
+    return torch.from_numpy(((after - before) / MICROSECONDS_A_DAY).astype(np.float32))
+
+
+def _padded(events: Ints | Longs, start: Longs, stop: Longs, sizes: Sizes = EXACT) -> Longs:
     """The events start[b] to stop[b] as row b, filled up with item 0."""
     length = stop - start
     places, offsets = ranges(start, stop)

@@ -1,6 +1,6 @@
 """The rank of every query's target among the whole catalogue, in tiles of bounded memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -31,6 +31,18 @@ class Scorer(Protocol):
 def rows_per_tile(items: int) -> int:
     """How many queries are scored at once, so that a tile of scores stays small."""
     return max(1, min(4096, TILE_BYTES // (BYTES_PER_SCORE * max(items, 1))))
+
+
+def ranks_in_domains(
+    name: str, model: Scorer, queries: Queries, domains: Sequence[Domain], **options: Any
+) -> npt.NDArray[np.float64]:
+    """`target_ranks` of each target among the items of the domain that it belongs to."""
+    ranks = np.full(len(queries), np.nan)
+    for domain in domains:
+        rows = np.flatnonzero((queries.target >= domain.start) & (queries.target < domain.stop))
+        ranks[rows] = target_ranks(name, model, queries.select(rows), domain, **options)
+    assert not np.isnan(ranks).any(), "every target belongs to one of the domains"
+    return ranks
 
 
 @torch.no_grad()

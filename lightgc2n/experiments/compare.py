@@ -179,7 +179,11 @@ def repeats(queries: Queries) -> npt.NDArray[np.bool_]:
 def _subsets(split: Split) -> dict[str, npt.NDArray[np.bool_]]:
     again = repeats(split.test)
     length = split.test.stop - split.test.start
-    subsets = {"all": np.ones(len(again), dtype=bool), "repeat": again, "new": ~again}
+    subsets = {"all": np.ones(len(again), dtype=bool)}
+    if split.by_domain:
+        target = split.test.target
+        subsets |= {f"domain {part.name}": (target >= part.start) & (target < part.stop) for part in split.catalogues}
+    subsets |= {"repeat": again, "new": ~again}
     subsets |= {f"history {name}": (length >= low) & (length <= high) for name, (low, high) in SIZES.items()}
     return {name: rows for name, rows in subsets.items() if rows.any()}
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from lightgc2n import zoo
 from lightgc2n.data.batches import query_batches
-from lightgc2n.data.dataset import Dataset, Domain
+from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import Split
 from lightgc2n.devices import forget_peak, peak_bytes
 from lightgc2n.evaluation.metrics import Floats
-from lightgc2n.evaluation.ranks import rows_per_tile, target_ranks
+from lightgc2n.evaluation.ranks import ranks_in_domains, rows_per_tile
 from lightgc2n.experiments.single import new_model, train_in_memory, validation
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import step
@@ -28,10 +28,6 @@ class Conditions:
     split: Split
     exclude_seen: bool = False
     device: str = "cpu"
-
-    @property
-    def catalogue(self) -> Domain:
-        return Domain("all", 0, self.split.train.items)
 
 
 def unfit(name: str, split: Split) -> str:
@@ -92,14 +88,15 @@ def _training_facts(progress: Progress, plan: RunPlan) -> dict[str, Any]:
 
 
 def _ranks(name: str, model: Model, conditions: Conditions) -> Floats:
-    split, domain, device = conditions.split, conditions.catalogue, conditions.device
+    split, device = conditions.split, conditions.device
+    tile = rows_per_tile(split.train.items)
     with step(f"{name} on {split.config.protocol}", total=len(split.test)) as progress:
-        model.calibrate(lambda: query_batches(split.validation, rows_per_tile(len(domain)), device))
-        return target_ranks(
+        model.calibrate(lambda: query_batches(split.validation, tile, device))
+        return ranks_in_domains(
             name,
             model,
             split.test,
-            domain,
+            split.catalogues,
             learned=(split.train.popularity > 0) | model.scores_unseen_items,
             exclude_seen=conditions.exclude_seen,
             device=device,

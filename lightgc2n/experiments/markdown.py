@@ -32,6 +32,9 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
     kinds = ("repeat", "new")
     headings = [*shown_metrics(result), f"{decisive}: 95 %", *kinds, "p"]
     yield from _table(headings, metric_cells(result, "**{}**", kinds))
+    for domain in domains_of(result):
+        yield f"\nTargets of {domain}, among its items:\n"
+        yield from _table(shown_metrics(result), domain_cells(result, domain, "**{}**"))
     yield ""
     yield (
         f"{counts['test_queries']:,} targets of {counts['test_accounts']:,} accounts among {counts['items']:,} items; "
@@ -76,6 +79,24 @@ def metric_cells(result: dict[str, Any], bold: str, kinds: Sequence[str] = ()) -
     return cells
 
 
+def domains_of(result: dict[str, Any]) -> list[str]:
+    """The subsets that stand for a domain, where each is asked for by itself."""
+    return [subset for subset in next(iter(result["models"].values()))["metrics"] if subset.startswith("domain ")]
+
+
+def domain_cells(result: dict[str, Any], domain: str, bold: str) -> dict[str, list[str]]:
+    """For each model its metrics on the targets of one domain."""
+    best = best_of(result, domain)
+    return {
+        name: [
+            bold.format(value) if name in best[metric] else value
+            for metric in shown_metrics(result)
+            for value in [percent(facts["metrics"][domain][metric]["value"])]
+        ]
+        for name, facts in result["models"].items()
+    }
+
+
 def shown_metrics(result: dict[str, Any]) -> list[str]:
     """The metrics at the shortest and the longest list."""
     ends = sorted({result["cutoffs"][0], result["cutoffs"][-1]})
@@ -87,11 +108,11 @@ def decisive_metric(result: dict[str, Any]) -> str:
     return f"MRR@{result['cutoffs'][-1]}"
 
 
-def best_of(result: dict[str, Any]) -> dict[str, set[str]]:
+def best_of(result: dict[str, Any], subset: str = "all") -> dict[str, set[str]]:
     """For each shown metric the models with the highest value, to the digits shown; none where there is one model."""
     best = {}
     for metric in shown_metrics(result):
-        values = {name: percent(facts["metrics"]["all"][metric]["value"]) for name, facts in result["models"].items()}
+        values = {name: percent(facts["metrics"][subset][metric]["value"]) for name, facts in result["models"].items()}
         highest = max(values.values(), key=float)
         best[metric] = {name for name, value in values.items() if value == highest} if len(values) > 1 else set()
     return best

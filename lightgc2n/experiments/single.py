@@ -18,7 +18,7 @@ from lightgc2n.data.dataset import Dataset, Domain, load_dataset, verify_dataset
 from lightgc2n.data.splits import UNSEEN, Split, split_dataset
 from lightgc2n.errors import DataError
 from lightgc2n.evaluation.metrics import Floats
-from lightgc2n.evaluation.ranks import Scorer, target_ranks
+from lightgc2n.evaluation.ranks import Scorer, ranks_in_domains
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import say
 from lightgc2n.training.carrying import carry_over
@@ -89,14 +89,13 @@ def validation(split: Split, device: str) -> Callable[[Model], float] | None:
     """The function that gives a model's validation MRR; none where the split holds no validation targets out."""
     if not split.config.validation:
         return None
-    catalogue = Domain("all", 0, split.train.items)
     if len(split.validation) == 0:
         raise DataError("no validation target: the logs are too short to train on. Use a floor.")
 
     def mrr(model: Model) -> float:
         learned = (split.train.popularity > 0) | model.scores_unseen_items
         name = type(model).__name__
-        ranks = target_ranks(name, model, split.validation, catalogue, learned=learned, device=device)
+        ranks = ranks_in_domains(name, model, split.validation, split.catalogues, learned=learned, device=device)
         return float(np.where(ranks <= CHOOSING_CUTOFF, 1 / ranks, 0).mean())
 
     return mrr
@@ -155,7 +154,6 @@ def evaluate_run(folder: Path, data: Path | None = None, device: str = "cpu", fo
     for way, scorer in ways.items():
         started = time.perf_counter()
         learned = (split.train.popularity > 0) | model.scores_unseen_items
-        catalogue = Domain("all", 0, split.train.items)
-        ranks[way] = target_ranks(way, scorer, split.test, catalogue, learned=learned, device=device)
+        ranks[way] = ranks_in_domains(way, scorer, split.test, split.catalogues, learned=learned, device=device)
         facts[way] = {**shared, "seconds": round(time.perf_counter() - started, 2)}
     return Tested(dataset, split, ranks, facts)

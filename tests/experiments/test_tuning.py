@@ -239,13 +239,13 @@ def test_a_broken_child_is_named(data: Path, tmp_path: Path, whole: tuple[Path, 
 
 def test_the_test_is_never_asked(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    real = single.target_ranks
+    real = single.ranks_in_domains
 
     def spy(name: str, model: Any, queries: Any, *given: Any, **more: Any) -> Any:
         asked.append(queries)
         return real(name, model, queries, *given, **more)
 
-    monkeypatch.setattr(single, "target_ranks", spy)
+    monkeypatch.setattr(single, "ranks_in_domains", spy)
     plan = small(data, trials=3)
     tune(plan, tmp_path / "search")
     split = open_data(plan.run)[1]

@@ -1,0 +1,95 @@
+"""Mixed logs of several domains: what each domain sees of them, and what each is asked.
+
+Shapes: B logs, T longest log, D domains, X longest log of one domain. Items are numbered across domains.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.dataset import Domain
+
+NOTHING = -1
+
+
+@dataclass(frozen=True)
+class DomainView:
+    """The events of one domain, oldest first, padded on the right with item 0."""
+
+    items: Int[Tensor, "B X"]  # numbered within the domain
+    known: Bool[Tensor, "B X"]
+    place: Int[Tensor, "B X"]  # where each stands in the mixed log
+    others: Int[Tensor, "B X"]  # how many events of other domains stand before it
+    ages: Float[Tensor, "B X"] | None  # days to the question, where times are known
+
+    @property
+    def length(self) -> Int[Tensor, "B"]:
+        return self.known.sum(dim=1)
+
+
+def view_of(batch: Batch, domain: Domain) -> DomainView:
+    """What one domain sees of the histories."""
+    inside = batch.known & (batch.history >= domain.start) & (batch.history < domain.stop)
+    width = max(1, int(inside.sum(dim=1).max()))
+    place = (~inside).long().argsort(dim=1, stable=True)[:, :width]  # its events first, in their order
+    known = inside.gather(1, place)
+    before = place - torch.arange(width, device=place.device)
+    ages = None if batch.ages is None else batch.ages.gather(1, place) * known
+    items = (batch.history.gather(1, place) - domain.start) * known
+    return DomainView(items, known, place * known, before * known, ages)
+
+
+def newest_views(batch: Batch, domains: Sequence[Domain], longest: int) -> list[DomainView]:
+    """The view of every domain on the newest `longest` events of each; others are counted among what is left."""
+    kept = torch.zeros_like(batch.known)
+    for domain in domains:
+        inside = batch.known & (batch.history >= domain.start) & (batch.history < domain.stop)
+        newer = inside.flip(1).cumsum(dim=1).flip(1)
+        kept |= inside & (newer <= longest)
+    order = (~kept).long().argsort(dim=1, stable=True)
+    ages = None if batch.ages is None else batch.ages.gather(1, order)
+    left = replace(batch, history=batch.history.gather(1, order), length=kept.sum(dim=1), ages=ages)
+    return [view_of(left, domain) for domain in domains]
+
+
+def targets_after(batch: TrainingBatch, domains: Sequence[Domain]) -> Int[Tensor, "B T D"]:
+    """For every place of every log the first item of each domain after it; -1 where there is none."""
+    columns, width = [], batch.log.shape[1]
+    place = torch.arange(width, device=batch.log.device)
+    for domain in domains:
+        inside = batch.seen & (batch.next_item >= domain.start) & (batch.next_item < domain.stop)
+        first = torch.where(inside, place, width).flip(1).cummin(dim=1).values.flip(1)
+        columns.append(torch.where(first < width, batch.next_item.gather(1, first.clamp(max=width - 1)), NOTHING))
+    return torch.stack(columns, dim=-1)
+
+
+def draw_questions(batch: TrainingBatch, domains: Sequence[Domain]) -> tuple[Batch, Int[Tensor, "B D"]]:
+    """One question a log, as it is asked in the test, and its target in each domain; -1 where there is none.
+
+    The log is cut at a place that is drawn; where the source gives the targets, all of it is shown.
+    """
+    if batch.given is not None:
+        whole = torch.cat([batch.log[:, :1], batch.next_item], dim=1)
+        return Batch(batch.account, whole, batch.seen.sum(dim=1) + 1), batch.given
+    cut = draw_cuts(batch)
+    return cut_at(batch, cut), targets_after(batch, domains)[torch.arange(len(cut), device=cut.device), cut]
+
+
+def draw_cuts(batch: TrainingBatch) -> Int[Tensor, "B"]:
+    """One place a log, drawn evenly from those that are asked: the log up to it is shown."""
+    chance = torch.rand(batch.counts.shape, device=batch.counts.device)
+    return chance.masked_fill(~batch.counts, -1).argmax(dim=1)
+
+
+def cut_at(batch: TrainingBatch, cut: Int[Tensor, "B"]) -> Batch:
+    """The histories up to and with the cut, as they are shown when a model is asked."""
+    place = torch.arange(batch.log.shape[1], device=cut.device)
+    shown = place <= cut[:, None]
+    ages = None
+    if batch.gaps is not None:
+        ages = (batch.gaps * shown).flip(1).cumsum(dim=1).flip(1) * shown
+    return Batch(batch.account, batch.log * shown, cut + 1, ages)
