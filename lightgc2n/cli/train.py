@@ -97,16 +97,20 @@ def _run_of(folder: Path, from_run: Path | None, said: "dict[str, Any]") -> "Run
         raise SettingError(f"{from_run}: a run of {base.model}. Its weights cannot start {said['model']}.")
     if zoo.entry_of(base.model).is_floor:
         raise SettingError(f"{base.model} is a floor: it needs no training. Use lightgc2n compare.")
-    tables = read_tables(said.get("config"), said.get("set"), known=[base.model, "split", "training"])
-    parts = {
-        name: asdict(settings) | {option: said[option] for option in options if option in said} | tables[name]
+    known = [base.model, "split", "training"]
+    filed, tables = read_tables(said.get("config"), None, known), read_tables(None, said.get("set"), known)
+    parts = {  # what is typed beats a file, and --set an option that says the same
+        name: asdict(settings)
+        | filed[name]
+        | {option: said[option] for option in options if option in said}
+        | tables[name]
         for name, settings, options in (("split", base.split, OF_SPLIT), ("training", base.training, OF_TRAINING))
     }
     return RunPlan(
         data=folder,
         model=base.model,
         domain=said.get("domain", base.domain),
-        settings=base.settings | tables[base.model],
+        settings=base.settings | filed[base.model] | tables[base.model],
         split=read_settings(SplitConfig, parts["split"], where="split"),
         training=read_settings(TrainingConfig, parts["training"], where="training"),
         from_run=from_run,

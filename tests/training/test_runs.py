@@ -74,6 +74,16 @@ def test_the_commands(data: Path, tmp_path: Path) -> None:
     assert json.loads(compared.stdout)["models"]["lightgc2n-wo-a"]["ended_by"] == "budget"
 
 
+def test_what_is_typed_beats_a_file(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "file.toml").write_text("[training]\nepochs = 7\nbatch_size = 32\n[lightgc2n-wo-a]\ndropout = 0.3\n")
+    words = ["--model", "lightgc2n-wo-a", "--config", tmp_path / "file.toml", "--epochs", 1, "--device", "cpu"]
+    done = run("train", data, "--out", tmp_path / "run", *words, "--set", "training.batch_size=64")
+    assert done.returncode == 0, done.stderr
+    found = read_run(tmp_path / "run")
+    assert (found["training"]["epochs"], found["training"]["batch_size"]) == (1, 64)
+    assert found["settings"]["dropout"] == 0.3
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
