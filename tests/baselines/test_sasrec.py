@@ -14,7 +14,6 @@ from lightgc2n.data.batches import Batch, make_batch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import SettingError
-from lightgc2n.layers.windows import cut_windows
 from tests.worlds import WORLDS, dataset_of
 
 
@@ -54,19 +53,20 @@ def states_by_loops(made: SASRec, log: list[int]) -> torch.Tensor:
 
 def test_states_are_those_of_the_loops() -> None:
     made, logs = model(heads=1), [[3, 1, 4, 1, 5], [9, 2]]
-    windows = cut_windows(history(*logs).known, 6)
-    found = made.states(torch.tensor(logs[0] + logs[1]), windows)
-    assert_close(found, torch.cat([states_by_loops(made, log) for log in logs]), rtol=1e-4, atol=1e-5)
+    batch = history(*logs)
+    found = made.states(batch.history, batch.known)
+    assert_close(found[batch.known], torch.cat([states_by_loops(made, log) for log in logs]), rtol=1e-4, atol=1e-5)
+    assert not found[~batch.known].any()
 
 
 def test_what_comes_later_changes_nothing() -> None:
-    made, windows = model(), cut_windows(torch.ones(1, 6, dtype=torch.bool), 6)
-    log = torch.tensor([3, 1, 4, 1, 5, 9])
-    before = made.states(log, windows)
+    made, log = model(), torch.tensor([[3, 1, 4, 1, 5, 9]])
+    seen = torch.ones_like(log, dtype=torch.bool)
+    before = made.states(log, seen)[0]
     for place in range(1, 6):
         changed = log.clone()
-        changed[place] = 7
-        after = made.states(changed, windows)
+        changed[0, place] = 7
+        after = made.states(changed, seen)[0]
         assert_close(after[:place], before[:place], rtol=0, atol=1e-6)
         assert not torch.allclose(after[place:], before[place:], atol=1e-3)
 
@@ -86,7 +86,7 @@ def test_the_loss_is_the_mean_over_places_that_count(tied: bool) -> None:
     logits = torch.cat([states_by_loops(made, log) for log in ([0, 1, 2], [3])]) @ table.T
     expected = cross_entropy(logits, torch.tensor([1, 2, 3, 2]))
     assert_close(made.losses(made.encode(), batch)["next_item"], expected, rtol=1e-4, atol=1e-5)
-    last = replace(batch, counts=torch.tensor([[False, False, True], [True, False, False]]))
+    last = next(training_batches(replace(split.train, targets="last"), 2))
     expected = cross_entropy(logits[[2, 3]], torch.tensor([3, 2]))
     assert_close(made.losses(made.encode(), last)["next_item"], expected, rtol=1e-4, atol=1e-5)
 
