@@ -37,7 +37,7 @@ class SASRecConfig:
     heads: int = setting(2, at_least=1, help="Parts that the width is divided into for attention.")
     max_length: int = setting(50, at_least=1, help="Newest events that are read; longer logs train in windows [n].")
     dropout: float = setting(0.2, at_least=0.0, at_most=0.95, help="Share of features dropped in training.")
-    tied: bool = setting(True, help="Score with the table that is read; otherwise items have a second one.")
+    tied: bool = setting(False, help="Score with the table that is read; otherwise items have a second one.")
     loss: str = setting(
         "softmax", choices=("softmax", "sampled-softmax", "gbce"), help="Over all items, or against drawn ones."
     )

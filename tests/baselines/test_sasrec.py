@@ -92,7 +92,7 @@ def test_the_loss_is_the_mean_over_places_that_count(tied: bool) -> None:
 
 
 def test_long_logs_train_in_windows_and_score_by_their_newest_events() -> None:
-    made = model(items=5, max_length=3, heads=1)
+    made = model(items=5, max_length=3, heads=1, tied=True)
     log = [0, 1, 2, 3, 4, 3, 2]
     split = split_dataset(dataset_of([("a", " ".join("abcde"[item] for item in log))]), SplitConfig())
     batch = next(training_batches(split.train, 1))  # a b c d -> b c d e, cut into a and b c d
@@ -122,7 +122,7 @@ def test_first_weights() -> None:
             assert set(parameter.tolist()) == ({1.0} if name.endswith("norm.weight") else {0.0}), name
 
 
-@pytest.mark.parametrize("settings", [{"width": 6, "heads": 3}, {"width": 16, "blocks": 3, "tied": False}])
+@pytest.mark.parametrize("settings", [{"width": 6, "heads": 3}, {"width": 16, "blocks": 3, "tied": True}])
 def test_parameter_count(settings: dict[str, object]) -> None:
     config = SASRecConfig(**settings)
     found = sum(parameter.numel() for parameter in SASRec(config, 17).parameters())
@@ -139,8 +139,8 @@ def test_sampled_losses_learn(loss: str) -> None:
     """A few steps on one batch bring the full softmax loss down too."""
     split = split_dataset(WORLDS["steps"], SplitConfig())
     torch.manual_seed(0)
-    made = zoo.build("sasrec", split.train, {"loss": loss, "tied": False, "negatives": 10})
-    full = zoo.build("sasrec", split.train, {"tied": False}).eval()
+    made = zoo.build("sasrec", split.train, {"loss": loss, "negatives": 10})
+    full = zoo.build("sasrec", split.train).eval()
     batch = next(training_batches(split.train, 60, np.random.default_rng(0)))
     optimizer = torch.optim.Adam(made.parameters(), lr=0.01)
 
