@@ -74,7 +74,7 @@ ZOO: dict[str, Entry] = {
     "gru4rec": Entry(GRU4RecConfig, GRU4Rec.build, GRU4Rec.restore, frozenset({"tastes", "steps"})),
     "hrnn": Entry(HRNNConfig, HRNN.build, HRNN.restore, frozenset({"tastes", "steps"})),
     "sasrec": _sasrec(),
-    "sasrec-gbce": _sasrec(loss="gbce", tied=False),
+    "sasrec-gbce": _sasrec(loss="gbce"),
     "comirec": Entry(ComiRecConfig, ComiRec.build, ComiRec.restore, frozenset({"tastes", "steps"})),
 }
 

@@ -105,9 +105,9 @@ class ComiRec(Model):
         items, known = histories_before(log, row, place, self.config.max_length, newest_first)
         events = dropout(embedding(items.T, self.items), self.config.dropout, self.training)  # x, place by place
         votes = torch.bmm(events, self.maps.expand(self.config.max_length, -1, -1)[: len(events)])  # û
-        owner = torch.nonzero(known.T, as_tuple=True)[1]
         # Padding is left out before the routing, so that nothing there needs a mask.
-        votes = votes[known.T].view(len(owner), self.config.interests, self.config.width)
+        step, owner = torch.nonzero(known.T, as_tuple=True)
+        votes = votes[step, owner].view(len(owner), self.config.interests, self.config.width)
         return route_interests(votes, owner, len(row), self.config.routing_steps)
 
 

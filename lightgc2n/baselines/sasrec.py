@@ -1,7 +1,7 @@
 """SASRec (Kang & McAuley, ICDM 2018): causal self-attention over the log, with the losses that made it strong.
 
 The softmax over all items is that of Klenitskiy & Vasilev (RecSys 2023), gBCE that of gSASRec (RecSys 2023).
-Shapes: B batch, M items, N items of a domain, P events, I questions, D width.
+Shapes: B batch, T history, M items, N items of a domain, P events, I questions, D width.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding, relu
 
@@ -19,8 +19,9 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.attention import CausalAttention
+from lightgc2n.layers.recurrent import last_states
 from lightgc2n.layers.sampled import mean_gbce, mean_sampled_softmax, mean_softmax
-from lightgc2n.layers.windows import Windows, cut_windows, newest_part
+from lightgc2n.layers.windows import Packing, cut_rows, newest_part, pack
 from lightgc2n.models.contract import Model
 
 FIRST_DEVIATION = 0.02  # of embeddings and of all matrices
@@ -36,7 +37,7 @@ class SASRecConfig:
     heads: int = setting(2, at_least=1, help="Parts that the width is divided into for attention.")
     max_length: int = setting(50, at_least=1, help="Newest events that are read; longer logs train in windows [n].")
     dropout: float = setting(0.2, at_least=0.0, at_most=0.95, help="Share of features dropped in training.")
-    tied: bool = setting(True, help="Score with the table that is read; otherwise items have a second one.")
+    tied: bool = setting(False, help="Score with the table that is read; otherwise items have a second one.")
     loss: str = setting(
         "softmax", choices=("softmax", "sampled-softmax", "gbce"), help="Over all items, or against drawn ones."
     )
@@ -75,10 +76,10 @@ class Block(nn.Module):
         self.forward_norm = nn.LayerNorm(width, eps=NORM_EPSILON)
         self.inner, self.outer = nn.Linear(width, width), nn.Linear(width, width)
 
-    def forward(self, events: Float[Tensor, "P D"], windows: Windows) -> Float[Tensor, "P D"]:
+    def forward(self, events: Float[Tensor, "P D"], packing: Packing) -> Float[Tensor, "P D"]:
         asking = self.attention_norm(events)
         # Keys and values come from the events as they are, and the normalised query goes on, as in the original.
-        mixed = self.forward_norm(asking + self.attention(asking, events, windows))
+        mixed = self.forward_norm(asking + self.attention(asking, events, packing))
         inner = dropout(relu(self.inner(mixed)), self.drop, self.training)
         return mixed + dropout(self.outer(inner), self.drop, self.training)
 
@@ -121,26 +122,26 @@ class SASRec(Model):
         return self.items if self.second_items is None else self.second_items
 
     def losses(self, encoded: Float[Tensor, "M D"], batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
-        """The mean over all places that count; a log beyond `max_length` is cut into consecutive windows."""
-        windows = cut_windows(batch.seen, self.config.max_length)
-        states = self.states(batch.log[batch.seen], windows)[batch.counts[batch.seen]]
-        return {"next_item": self.loss(states, encoded, batch.next_item[batch.counts])}
+        """The mean over all places that count; a log beyond `max_length` is cut into parts."""
+        batch = cut_rows(batch, self.config.max_length)
+        asked = self.states(batch.log, batch.seen).flatten(0, 1)[batch.at]
+        return {"next_item": self.loss(asked, encoded, batch.target)}
 
     @torch.no_grad()
     def scores(self, encoded: Float[Tensor, "M D"], batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
         """A score for each item of the domain, by the newest `max_length` events; without any, all score alike."""
         batch = newest_part(batch, self.config.max_length)
-        windows = cut_windows(batch.known, self.config.max_length)
-        newest = encoded.new_zeros(len(batch.length), self.config.width)
-        newest[batch.length > 0] = self.states(batch.history[batch.known], windows)[windows.age == 0]
-        return (newest @ encoded.T)[:, domain.start : domain.stop]
+        states = self.states(batch.history, batch.known)
+        newest = last_states(states, encoded.new_zeros(len(states), self.config.width), batch.length)
+        return (newest @ encoded.T)[:, domain.start : domain.stop]  # score(i) = F_L · O_i
 
-    def states(self, items: Int[Tensor, "P"], windows: Windows) -> Float[Tensor, "P D"]:
-        """What is known after each event, in the space of the items."""
-        scale = self.config.width**0.5
-        # Positions count back from the newest event of a window, so that the newest one always has the same.
-        events = scale * embedding(items, self.items) + embedding(windows.age, self.positions)  # X_0
-        events = dropout(events, self.config.dropout, self.training)
+    def states(self, log: Int[Tensor, "B T"], seen: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """What is known after each event, in the space of the items; zero on padding."""
+        packing = pack(seen)
+        items = embedding(log.flatten()[packing.at], self.items)
+        # Positions count back from the newest event, so that it always has the same.
+        events = self.config.width**0.5 * items + embedding(packing.age, self.positions)
+        events = dropout(events, self.config.dropout, self.training)  # X_0
         for block in self.blocks:
-            events = block(events, windows)
-        return self.last_norm(events)  # F
+            events = block(events, packing)
+        return packing.spread(self.last_norm(events))  # F

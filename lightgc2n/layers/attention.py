@@ -1,6 +1,6 @@
-"""Causal self-attention over windows of events.
+"""Causal self-attention over logs whose events are packed.
 
-Shapes: P events, R windows, W width of a window, H heads, D width.
+Shapes: P events, D width.
 """
 
 import torch
@@ -8,13 +8,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from lightgc2n.layers.windows import Windows
+from lightgc2n.layers.windows import Packing
 
 
 class CausalAttention(nn.Module):
-    """Every event attends to itself and to the older events of its window.
+    """Every event attends to itself and to the older events of its log.
 
-    Padding stands behind the events of its window, so the causal mask alone keeps it out.
+    Padding stands behind the events of its log, so the causal mask alone keeps it out.
     """
 
     def __init__(self, width: int, heads: int, drop: float) -> None:
@@ -24,11 +24,11 @@ class CausalAttention(nn.Module):
         self.key_value = nn.Linear(width, 2 * width)
 
     def forward(
-        self, asking: Float[Tensor, "P D"], events: Float[Tensor, "P D"], windows: Windows
+        self, asking: Float[Tensor, "P D"], events: Float[Tensor, "P D"], packing: Packing
     ) -> Float[Tensor, "P D"]:
         together = torch.cat([self.query(asking), self.key_value(events)], dim=-1)
-        table = windows.spread(together)
+        table = packing.spread(together)
         query, key, value = table.view(*table.shape[:2], 3, self.heads, self.width // self.heads).permute(2, 0, 3, 1, 4)
         rate = self.drop if self.training else 0.0
         mixed = scaled_dot_product_attention(query, key, value, dropout_p=rate, is_causal=True)
-        return windows.collect(mixed.transpose(1, 2).flatten(2))
+        return packing.collect(mixed.transpose(1, 2).flatten(2))

@@ -57,12 +57,11 @@ def top1(
 
 
 class FullCrossEntropy(nn.Module):
-    """Cross-entropy over all items."""
+    """The mean cross-entropy of the targets, over all items."""
 
     def forward(self, states: Float[Tensor, "B T H"], items: ItemVectors, batch: TrainingBatch) -> Float[Tensor, ""]:
-        questions, target = states[batch.counts], batch.next_item[batch.counts]
-        even = torch.full_like(questions[:, 0], 1 / max(1, len(target)))
-        return linear_cross_entropy(questions, items.outputs, target, even, items.bias)
+        asked = states.flatten(0, 1)[batch.at]
+        return linear_cross_entropy(asked, items.outputs, batch.target, batch.share, items.bias)
 
 
 class SampledLoss(nn.Module):

@@ -1,6 +1,6 @@
-"""Logs cut into windows of bounded length, their events laid side by side so that no layer computes padding.
+"""Long logs cut to a bounded length, and their events laid side by side so that no layer computes padding.
 
-Shapes: B logs, T longest log, P events, R windows, W width of a window, I questions, C any width.
+Shapes: B logs, T longest log, P events, I questions, W events read, C any width.
 """
 
 from dataclasses import dataclass, replace
@@ -13,35 +13,28 @@ from lightgc2n.data.batches import Batch, TrainingBatch
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Where each event stands; events come log by log, the oldest first, as `table[seen]` gives them."""
+class Packing:
+    """Where each event stands in a table of logs; events come log by log, the oldest first."""
 
-    slot: Int[Tensor, "P"]  # the place in a table of windows, row after row
-    age: Int[Tensor, "P"]  # 0 for the newest event of its window
-    windows: int
-    width: int
+    at: Int[Tensor, "P"]  # row * T + place
+    age: Int[Tensor, "P"]  # 0 for the newest event of its log
+    shape: tuple[int, int]
 
-    def spread(self, events: Float[Tensor, "P C"]) -> Float[Tensor, "R W C"]:
-        """The events as a table with one row a window, filled up with zeros on the right."""
-        table = events.new_zeros(self.windows * self.width, events.shape[1])
-        return table.index_copy(0, self.slot, events).view(self.windows, self.width, events.shape[1])
+    def spread(self, events: Float[Tensor, "P C"]) -> Float[Tensor, "B T C"]:
+        """The events as a table of logs, filled up with zeros on the right."""
+        table = events.new_zeros(self.shape[0] * self.shape[1], events.shape[1])
+        return table.index_copy(0, self.at, events).view(*self.shape, events.shape[1])
 
-    def collect(self, table: Float[Tensor, "R W C"]) -> Float[Tensor, "P C"]:
-        """The events back from such a table, without its padding."""
-        return table.flatten(0, 1).index_select(0, self.slot)
+    def collect(self, table: Float[Tensor, "B T C"]) -> Float[Tensor, "P C"]:
+        """The events of such a table, without its padding."""
+        return table.flatten(0, 1).index_select(0, self.at)
 
 
-def cut_windows(seen: Bool[Tensor, "B T"], longest: int) -> Windows:
-    """Consecutive windows, cut from the newest event backwards: only the oldest window of a log may be shorter."""
-    length = seen.sum(dim=1)
-    row, place = torch.nonzero(seen, as_tuple=True)
-    before_end = length[row] - 1 - place
-    window, age = before_end // longest, before_end % longest
-    first_place = (length[row] - (window + 1) * longest).clamp(min=0)
-    windows = (length + longest - 1) // longest
-    number = windows.cumsum(dim=0)[row] - 1 - window
-    width = min(longest, max(1, seen.shape[1]))
-    return Windows(number * width + place - first_place, age, int(windows.sum()), width)
+def pack(seen: Bool[Tensor, "B T"]) -> Packing:
+    """Where the events stand that are `seen`, which must be the first of their rows."""
+    at = seen.flatten().nonzero()[:, 0]
+    age = seen.sum(dim=1)[at // seen.shape[1]] - 1 - at % seen.shape[1]
+    return Packing(at, age, (seen.shape[0], seen.shape[1]))
 
 
 def histories_before(

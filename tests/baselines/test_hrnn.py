@@ -17,8 +17,7 @@ from lightgc2n.errors import SettingError
 from lightgc2n.experiments.single import train_in_memory
 from lightgc2n.training.loop import TrainingConfig
 from tests.baselines.test_gru4rec import asked
-from tests.graph.logs import training_of
-from tests.layers.test_recurrent import training_batch
+from tests.graph.logs import training_batch, training_of
 from tests.worlds import steps_world
 
 ITEMS = 9
@@ -113,9 +112,9 @@ def test_kept_states_are_values_and_states_within_a_row_are_not() -> None:
 def test_a_second_row_goes_on_where_the_first_ended() -> None:
     """Kept states give what the same events give in one row, and train the user's unit on the way."""
     kept, split = model_of(feed="state"), model_of(feed="split", session_length=3)
-    loss(kept, training_batch([[0, 1, 2, 3]], "all"))
+    loss(kept, training_batch([[0, 1, 2, 3]]))
     assert_close(scores(kept, asked([4, 5])), scores(split, asked([0, 1, 2, 4, 5])))
-    loss(kept.train(), training_batch([[4, 5, 6]], "all")).backward()
+    loss(kept.train(), training_batch([[4, 5, 6]])).backward()
     gradient = kept.feed.level.cell.weight_ih.grad  # type: ignore[union-attr]
     assert gradient is not None
     assert gradient.abs().max() > 0  # type: ignore[operator]

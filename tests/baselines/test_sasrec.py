@@ -14,7 +14,6 @@ from lightgc2n.data.batches import Batch, make_batch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import SettingError
-from lightgc2n.layers.windows import cut_windows
 from tests.worlds import WORLDS, dataset_of
 
 
@@ -54,19 +53,20 @@ def states_by_loops(made: SASRec, log: list[int]) -> torch.Tensor:
 
 def test_states_are_those_of_the_loops() -> None:
     made, logs = model(heads=1), [[3, 1, 4, 1, 5], [9, 2]]
-    windows = cut_windows(history(*logs).known, 6)
-    found = made.states(torch.tensor(logs[0] + logs[1]), windows)
-    assert_close(found, torch.cat([states_by_loops(made, log) for log in logs]), rtol=1e-4, atol=1e-5)
+    batch = history(*logs)
+    found = made.states(batch.history, batch.known)
+    assert_close(found[batch.known], torch.cat([states_by_loops(made, log) for log in logs]), rtol=1e-4, atol=1e-5)
+    assert not found[~batch.known].any()
 
 
 def test_what_comes_later_changes_nothing() -> None:
-    made, windows = model(), cut_windows(torch.ones(1, 6, dtype=torch.bool), 6)
-    log = torch.tensor([3, 1, 4, 1, 5, 9])
-    before = made.states(log, windows)
+    made, log = model(), torch.tensor([[3, 1, 4, 1, 5, 9]])
+    seen = torch.ones_like(log, dtype=torch.bool)
+    before = made.states(log, seen)[0]
     for place in range(1, 6):
         changed = log.clone()
-        changed[place] = 7
-        after = made.states(changed, windows)
+        changed[0, place] = 7
+        after = made.states(changed, seen)[0]
         assert_close(after[:place], before[:place], rtol=0, atol=1e-6)
         assert not torch.allclose(after[place:], before[place:], atol=1e-3)
 
@@ -86,13 +86,13 @@ def test_the_loss_is_the_mean_over_places_that_count(tied: bool) -> None:
     logits = torch.cat([states_by_loops(made, log) for log in ([0, 1, 2], [3])]) @ table.T
     expected = cross_entropy(logits, torch.tensor([1, 2, 3, 2]))
     assert_close(made.losses(made.encode(), batch)["next_item"], expected, rtol=1e-4, atol=1e-5)
-    last = replace(batch, counts=torch.tensor([[False, False, True], [True, False, False]]))
+    last = next(training_batches(replace(split.train, targets="last"), 2))
     expected = cross_entropy(logits[[2, 3]], torch.tensor([3, 2]))
     assert_close(made.losses(made.encode(), last)["next_item"], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_long_logs_train_in_windows_and_score_by_their_newest_events() -> None:
-    made = model(items=5, max_length=3, heads=1)
+    made = model(items=5, max_length=3, heads=1, tied=True)
     log = [0, 1, 2, 3, 4, 3, 2]
     split = split_dataset(dataset_of([("a", " ".join("abcde"[item] for item in log))]), SplitConfig())
     batch = next(training_batches(split.train, 1))  # a b c d -> b c d e, cut into a and b c d
@@ -122,7 +122,7 @@ def test_first_weights() -> None:
             assert set(parameter.tolist()) == ({1.0} if name.endswith("norm.weight") else {0.0}), name
 
 
-@pytest.mark.parametrize("settings", [{"width": 6, "heads": 3}, {"width": 16, "blocks": 3, "tied": False}])
+@pytest.mark.parametrize("settings", [{"width": 6, "heads": 3}, {"width": 16, "blocks": 3, "tied": True}])
 def test_parameter_count(settings: dict[str, object]) -> None:
     config = SASRecConfig(**settings)
     found = sum(parameter.numel() for parameter in SASRec(config, 17).parameters())
@@ -139,8 +139,8 @@ def test_sampled_losses_learn(loss: str) -> None:
     """A few steps on one batch bring the full softmax loss down too."""
     split = split_dataset(WORLDS["steps"], SplitConfig())
     torch.manual_seed(0)
-    made = zoo.build("sasrec", split.train, {"loss": loss, "tied": False, "negatives": 10})
-    full = zoo.build("sasrec", split.train, {"tied": False}).eval()
+    made = zoo.build("sasrec", split.train, {"loss": loss, "negatives": 10})
+    full = zoo.build("sasrec", split.train).eval()
     batch = next(training_batches(split.train, 60, np.random.default_rng(0)))
     optimizer = torch.optim.Adam(made.parameters(), lr=0.01)
 

@@ -30,14 +30,12 @@ pytestmark = pytest.mark.filterwarnings("error")
 FLOORS = [name for name, entry in zoo.ZOO.items() if entry.is_floor]
 TRAINED = [name for name in zoo.ZOO if name not in FLOORS]
 QUICK = TrainingConfig(epochs=15, batch_size=8, learning_rate=0.02, patience=15)
-# Attention of width 64 on a table that is read and scored with throws itself about at the quick rate.
-TRAINED_WITH = {"sasrec": replace(QUICK, learning_rate=0.005)}
 
 
 def fitted(name: str, split: Split) -> Model:
     """The model built, trained if it can be, and calibrated."""
     if name in TRAINED:
-        return train_in_memory(name, split, {}, TRAINED_WITH.get(name, QUICK))[0]
+        return train_in_memory(name, split, {}, QUICK)[0]
     model = zoo.build(name, split.train)
 
     def validation() -> Iterator[Asked]:

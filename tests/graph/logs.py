@@ -1,10 +1,12 @@
 """Training sequences written as lists of item numbers, one for each account."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
 
+from lightgc2n.data.batches import TrainingBatch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 
@@ -23,6 +25,11 @@ def training_of(logs: Sequence[Sequence[int]], items: int = ITEMS) -> Training:
         times=None,
         targets="all",
     )
+
+
+def training_batch(logs: Sequence[Sequence[int]], targets: str = "all") -> TrainingBatch:
+    """All of them in one batch, in their order."""
+    return next(training_batches(replace(training_of(logs), targets=targets), len(logs)))
 
 
 _SHORT = st.lists(st.integers(0, ITEMS - 3), max_size=4)

@@ -8,10 +8,9 @@ from torch import Tensor, tensor
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
-from lightgc2n.data.batches import TrainingBatch
 from lightgc2n.layers.ranking_losses import FullCrossEntropy, SampledLoss, bpr_max, sampled_cross_entropy, top1
 from lightgc2n.layers.recurrent import ItemVectors
-from tests.layers.test_recurrent import training_batch
+from tests.graph.logs import training_batch
 
 ALL = torch.ones(1, 2, dtype=torch.bool)
 
@@ -70,7 +69,7 @@ def test_top1_by_hand() -> None:
 
 
 def test_full_cross_entropy_is_the_mean_over_the_targets() -> None:
-    items, batch = vectors(), training_batch([[1, 2, 3], [4, 5]], targets="all")
+    items, batch = vectors(), training_batch([[1, 2, 3], [4, 5]])
     states = torch.randn(2, 2, 4)
     asked = [(0, 0, 2), (0, 1, 3), (1, 0, 5)]  # row, place, target
     expected = [
@@ -109,7 +108,7 @@ def test_the_correction_by_hand() -> None:
 
 def test_sampled_losses_are_those_of_a_slow_loop() -> None:
     """Five targets in two groups of three rows, taken place by place; no candidate repeats the target."""
-    batch: TrainingBatch = training_batch([[1, 2, 3], [4, 2, 5], [0, 1]], targets="all")
+    batch = training_batch([[1, 2, 3], [4, 2, 5], [0, 1]])
     criterion = partial(bpr_max, regularisation=0.3, elu=0.5)
     loss = SampledLoss(tensor([1.0, 2.0, 2.0, 1.0, 1.0, 1.0]), criterion, samples=4, alpha=0.75)
     items, states = vectors(), torch.randn(3, 2, 4)

@@ -1,4 +1,4 @@
-"""Recurrent layers: states by hand, how far gradients reach, and logs cut to a bounded length."""
+"""Recurrent layers: states by hand, and how far gradients reach."""
 
 import math
 
@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn, tensor
 from torch.testing import assert_close
 
-from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.layers.recurrent import (
     GRUStack,
     SeparateItems,
@@ -17,7 +16,6 @@ from lightgc2n.layers.recurrent import (
     one_step,
     whole_row,
 )
-from lightgc2n.layers.windows import cut_rows, newest_part
 
 
 def sigmoid(x: float) -> float:
@@ -116,51 +114,3 @@ def test_logits_by_hand() -> None:
 def test_shared_items_have_one_table() -> None:
     items = SharedItems(7, 3)()
     assert items.inputs is items.outputs
-
-
-def test_the_newest_part_by_hand() -> None:
-    history = tensor([[1, 2, 3, 4, 5], [6, 7, 0, 0, 0], [8, 9, 10, 11, 0], [0, 0, 0, 0, 0]])
-    batch = Batch(account=tensor([0, 1, 2, 3]), history=history, length=tensor([5, 2, 4, 0]))
-    newest = newest_part(batch, 3)
-    assert newest.length.tolist() == [3, 2, 3, 0]
-    rows = [row[:length].tolist() for row, length in zip(newest.history, newest.length, strict=True)]
-    assert rows == [[3, 4, 5], [6, 7], [9, 10, 11], []]
-    assert newest_part(batch, 9).history.equal(history)
-
-
-def rows_of(batch: TrainingBatch) -> list[tuple[int, list[int], list[int]]]:
-    """For each row the account, the events, and the targets that count."""
-    parts = zip(batch.account, batch.log, batch.next_item, batch.seen, batch.counts, strict=True)
-    return [(int(a), log[seen].tolist(), after[counts].tolist()) for a, log, after, seen, counts in parts]
-
-
-def training_batch(logs: list[list[int]], targets: str) -> TrainingBatch:
-    length = tensor([len(log) - 1 for log in logs])[:, None]
-    width = int(length.max())
-    table = tensor([log + [0] * (width + 1 - len(log)) for log in logs])
-    place = torch.arange(width)
-    return TrainingBatch.of_rows(
-        account=torch.arange(len(logs)),
-        log=table[:, :-1] * (place < length),
-        next_item=table[:, 1:],
-        seen=place < length,
-        counts=place < length if targets == "all" else place == length - 1,
-    )
-
-
-def test_rows_are_cut_from_the_newest_event_by_hand() -> None:
-    batch = training_batch([[1, 2, 3, 4, 5, 6, 7, 8], [11, 12, 13], [21, 22, 23, 24, 25]], targets="all")
-    assert rows_of(cut_rows(batch, 3)) == [
-        (0, [1], [2]),
-        (0, [2, 3, 4], [3, 4, 5]),
-        (0, [5, 6, 7], [6, 7, 8]),
-        (1, [11, 12], [12, 13]),
-        (2, [21], [22]),
-        (2, [22, 23, 24], [23, 24, 25]),
-    ]
-    assert cut_rows(batch, 7) is batch
-
-
-def test_a_cut_row_keeps_the_newest_events_before_its_only_target() -> None:
-    batch = training_batch([[1, 2, 3, 4, 5, 6, 7, 8], [11, 12, 13]], targets="last")
-    assert rows_of(cut_rows(batch, 3)) == [(0, [5, 6, 7], [8]), (1, [11, 12], [13])]

@@ -1,47 +1,22 @@
-"""Logs cut into windows: every event stands once, in order, and padding nowhere."""
-
-from itertools import pairwise
+"""Long logs cut to a bounded length, and events packed: every event stands once, in order, and padding nowhere."""
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from lightgc2n.data.batches import Batch
-from lightgc2n.layers.windows import cut_windows, histories_before, newest_part
+from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.layers.windows import cut_rows, histories_before, newest_part, pack
+from tests.graph.logs import training_batch
 
 
-def seen(lengths: list[int]) -> torch.Tensor:
-    return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-
-
-def test_by_hand() -> None:
-    windows = cut_windows(seen([5, 1]), longest=2)
-    table = windows.spread(torch.tensor([[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]]))
-    # five events in windows of two, the oldest one shorter; then a log of one event
-    assert_close(table[..., 0], torch.tensor([[1.0, 0.0], [2.0, 3.0], [4.0, 5.0], [6.0, 0.0]]))
-    assert windows.age.tolist() == [0, 1, 0, 1, 0, 0]
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=5).filter(any), st.integers(1, 10))
-def test_cut_row_by_row(lengths: list[int], longest: int) -> None:
-    windows = cut_windows(seen(lengths), longest)
-    number, rows, ages = 1.0, [], []
-    for length in lengths:
-        oldest = length % longest or longest
-        cuts = [0, *range(oldest, length, longest), length] if length else []
-        for first, stop in pairwise(cuts):
-            rows.append([number + place for place in range(stop - first)] + [0.0] * (windows.width - stop + first))
-            ages += list(range(stop - first - 1, -1, -1))
-            number += stop - first
-    events = torch.arange(1.0, number)[:, None]
-    assert windows.spread(events)[..., 0].tolist() == rows
-    assert windows.age.tolist() == ages
-    assert_close(windows.collect(windows.spread(events)), events)
-
-
-def test_a_table_is_no_wider_than_the_logs() -> None:
-    assert cut_windows(seen([3, 2]), longest=50).width == 3
+def test_packing_by_hand() -> None:
+    packing = pack(torch.tensor([[True, True, True], [False] * 3, [True, False, False]]))
+    assert packing.age.tolist() == [2, 1, 0, 0]
+    events = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+    table = packing.spread(events)
+    assert_close(table[..., 0], torch.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0], [4.0, 0.0, 0.0]]))
+    assert_close(packing.collect(table + 5), events + 5)
 
 
 def test_the_newest_part() -> None:
@@ -62,3 +37,40 @@ def test_histories_before_places() -> None:
     assert [items[i][known[i]].tolist() for i in range(4)] == [[2, 3, 4], [1], [5, 6], []]
     assert known.tolist() == [[True] * 3, [True, False, False], [True, True, False], [False] * 3]
     assert histories_before(log, row, place, longest=9, newest_first=True)[0].shape == (4, 4)
+
+
+def rows_of(batch: TrainingBatch) -> list[tuple[int, list[int], list[int]]]:
+    """For each row the account, the events, and the targets that count."""
+    parts = zip(batch.account, batch.log, batch.next_item, batch.seen, batch.counts, strict=True)
+    return [(int(a), log[seen].tolist(), after[counts].tolist()) for a, log, after, seen, counts in parts]
+
+
+def test_rows_are_cut_from_the_newest_event_by_hand() -> None:
+    batch = training_batch([[1, 2, 3, 4, 5, 6, 7, 8], [11, 12, 13], [21, 22, 23, 24, 25]])
+    assert rows_of(cut_rows(batch, 3)) == [
+        (0, [1], [2]),
+        (0, [2, 3, 4], [3, 4, 5]),
+        (0, [5, 6, 7], [6, 7, 8]),
+        (1, [11, 12], [12, 13]),
+        (2, [21], [22]),
+        (2, [22, 23, 24], [23, 24, 25]),
+    ]
+    assert cut_rows(batch, 7) is batch
+
+
+def test_a_cut_row_keeps_the_newest_events_before_its_only_target() -> None:
+    batch = training_batch([[1, 2, 3, 4, 5, 6, 7, 8], [11, 12, 13]], targets="last")
+    assert rows_of(cut_rows(batch, 3)) == [(0, [5, 6, 7], [8]), (1, [11, 12], [13])]
+
+
+@given(st.lists(st.integers(2, 12), min_size=1, max_size=5), st.integers(1, 12))
+def test_rows_are_cut_one_by_one(lengths: list[int], longest: int) -> None:
+    """Every step stands once, behind the events of its part alone; all parts but a log's oldest are full."""
+    logs = [[100 * row + place for place in range(length)] for row, length in enumerate(lengths)]
+    expected = []
+    for row, log in enumerate(logs):
+        oldest = (len(log) - 1) % longest or longest
+        starts = [0, *range(oldest, len(log) - 1, longest)]
+        for first, stop in zip(starts, [*starts[1:], len(log) - 1], strict=True):
+            expected.append((row, log[first:stop], log[first + 1 : stop + 1]))
+    assert rows_of(cut_rows(training_batch(logs), longest)) == expected
