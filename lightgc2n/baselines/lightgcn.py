@@ -117,13 +117,13 @@ class LightGCN(Model):
         return Encoded(smoothed.items, accounts, smoothed.gifts)
 
     def losses(self, encoded: Encoded, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
-        row, place = torch.nonzero(batch.counts, as_tuple=True)
-        account, target = batch.account[row], batch.next_item[row, place]
-        asking = self._asking(embedding(account, encoded.accounts), folded_prefixes(encoded.gifts, batch)[row, place])
-        candidates = candidates_of(target, len(encoded.items), self.config.negatives)
+        account = batch.account[batch.row]
+        folded = folded_prefixes(encoded.gifts, batch).flatten(0, 1).index_select(0, batch.at)
+        asking = self._asking(embedding(account, encoded.accounts), folded)
+        candidates = candidates_of(batch.target, len(encoded.items), self.config.negatives)
         scores = torch.einsum("id,icd->ic", asking, embedding(candidates, encoded.items))  # s(a, i) = e_a · e_i
         squares = _squares(self.account_embeddings, account) + _squares(self.item_embeddings, candidates)
-        penalty = self.config.penalty / 2 * squares / max(1, len(target))
+        penalty = self.config.penalty / 2 * squares / max(1, len(candidates))
         return {"next_item": softmax_loss(scores), "penalty": penalty}  # L
 
     @torch.no_grad()
@@ -145,8 +145,8 @@ class LightGCN(Model):
 
 
 def _squares(table: Float[Tensor, "R D"], rows: Int[Tensor, "..."]) -> Float[Tensor, ""]:
-    """The squared lengths of the given rows, summed; each is squared once, however often it is given."""
-    return torch.bincount(rows.flatten(), minlength=len(table)).to(table.dtype) @ table.square().sum(dim=1)
+    """The squared lengths of the given rows, summed; a row counts as often as it is given."""
+    return table.square().sum(dim=1).index_select(0, rows.flatten()).sum()
 
 
 def folded_history(gifts: Float[Tensor, "M D"], batch: Batch) -> Float[Tensor, "B D"]:
