@@ -17,6 +17,7 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.graph.sequential import Edges, build_graph
 from lightgc2n.layers.history import distinct
+from lightgc2n.layers.holdings import even_weights
 from lightgc2n.layers.pairwise import candidates_of, softmax_loss
 from lightgc2n.layers.pooling import first_occurrences, pooled_events
 from lightgc2n.layers.propagation import WeightedSum
@@ -67,8 +68,7 @@ class Propagation(nn.Module):
             self.register_buffer(name, torch.from_numpy(array))
         degrees = torch.bincount(torch.from_numpy(held.columns), minlength=held.width)
         self.register_buffer("item_degrees", degrees.clamp(min=1).float(), persistent=False)
-        active = (torch.from_numpy(held.offsets).diff() > 0).float()
-        self.register_buffer("even", active / active.sum().clamp(min=1), persistent=False)
+        self.register_buffer("even", even_weights(torch.from_numpy(held.offsets)), persistent=False)
 
     def forward(self, items: Float[Tensor, "M D"], accounts: Float[Tensor, "N D"]) -> Smoothed:
         item_total, account_total, below = items, accounts, torch.zeros_like(items)

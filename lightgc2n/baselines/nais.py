@@ -121,10 +121,10 @@ class NAIS(Model):
         """Nothing to compute ahead: the table of all pairs would not fit."""
 
     def losses(self, encoded: None, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
-        row, place = torch.nonzero(batch.counts, as_tuple=True)
+        row, place = batch.row, batch.at % batch.log.shape[1]
         lengths, order = self.history.lengths(batch, row, place).sort(descending=True, stable=True)
         row, place = row[order], place[order]
-        candidates = candidates_of(batch.next_item[row, place], len(self.candidates), self.config.negatives)
+        candidates = candidates_of(batch.target[order], len(self.candidates), self.config.negatives)
         scores = [self.item_bias.new_zeros(0, candidates.shape[1])]
         for part, width in self._blocks(lengths, candidates.shape[1]):
             given = (batch, row[part], place[part], candidates[part], width)

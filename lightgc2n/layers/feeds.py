@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from lightgc2n.data.batches import Batch, TrainingBatch
-from lightgc2n.layers.holdings import Holdings
+from lightgc2n.layers.holdings import Holdings, even_weights
 from lightgc2n.layers.pairwise import candidates_of
 from lightgc2n.layers.pooling import first_occurrences, pooled_history, pooled_prefixes
 
@@ -51,7 +51,7 @@ class AccountAlone(nn.Module):
     def __init__(self, holdings: Holdings, width: int, spread: float) -> None:
         super().__init__()
         self.accounts = nn.Parameter(spread * torch.randn(holdings.accounts, width))
-        self.register_buffer("even", holdings.even(), persistent=False)
+        self.register_buffer("even", even_weights(holdings.offsets), persistent=False)
 
     def asked(self, items: Float[Tensor, "M D"], batch: TrainingBatch, questions: Questions) -> Float[Tensor, "I D"]:
         return embedding(batch.account[questions.row], self.accounts)
