@@ -46,19 +46,11 @@ def train_plan(plan: Path, out: Path, device: str = "cpu", at_once: int = 1, sec
     failed: list[str] = []
 
     def ended(child: Child, code: int) -> None:
-        failed.extend([child.name] if code else [])
+        if code:
+            failed.append(child.name)
         say(_ending(child, code))
 
-    children = [
-        Child(
-            name,
-            out / name,
-            out / LOGS / f"{name}.txt",
-            "lightgc2n.experiments.side_by_side",
-            (plan, out, name, device),
-        )
-        for name in unfinished
-    ]
+    children = [_child(plan, out, name, device) for name in unfinished]
     run_children(children, at_once, Slice(seconds), ended)
     finished = [name for name in runs if (out / name / RESULTS).exists()]
     return PlanState(finished, [name for name in runs if name not in {*finished, *failed}], failed)
@@ -82,6 +74,11 @@ def _refuse_other_runs(runs: Mapping[str, RunPlan], out: Path) -> None:
             found.domain(run.domain)
         if (out / name / RUN).exists():
             refuse_another_run(out / name, run, found)
+
+
+def _child(plan: Path, out: Path, name: str, device: str) -> Child:
+    words = (plan, out, name, device)
+    return Child(name, out / name, out / LOGS / f"{name}.txt", "lightgc2n.experiments.side_by_side", words)
 
 
 def _ending(child: Child, code: int) -> str:
