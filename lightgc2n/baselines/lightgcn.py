@@ -15,6 +15,7 @@ from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
+from lightgc2n.errors import SettingError
 from lightgc2n.graph.sequential import Edges, build_graph
 from lightgc2n.layers.history import distinct
 from lightgc2n.layers.holdings import even_weights
@@ -97,6 +98,10 @@ class LightGCN(Model):
 
     def __init__(self, config: LightGCNConfig, held: Edges) -> None:
         super().__init__()
+        if config.feed == "sequence" and config.layers == 0:
+            raise SettingError(
+                "lightgcn: without a layer a history says nothing. Use feed=account, or layers=1 or more."
+            )
         self.config = config
         self.propagation = Propagation(held, config.layers)
         self.item_embeddings = nn.Parameter(SPREAD * torch.randn(held.width, config.width))
