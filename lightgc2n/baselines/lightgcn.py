@@ -15,8 +15,10 @@ from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
+from lightgc2n.errors import SettingError
 from lightgc2n.graph.sequential import Edges, build_graph
 from lightgc2n.layers.history import distinct
+from lightgc2n.layers.holdings import even_weights
 from lightgc2n.layers.pairwise import candidates_of, softmax_loss
 from lightgc2n.layers.pooling import first_occurrences, pooled_events
 from lightgc2n.layers.propagation import WeightedSum
@@ -67,8 +69,7 @@ class Propagation(nn.Module):
             self.register_buffer(name, torch.from_numpy(array))
         degrees = torch.bincount(torch.from_numpy(held.columns), minlength=held.width)
         self.register_buffer("item_degrees", degrees.clamp(min=1).float(), persistent=False)
-        active = (torch.from_numpy(held.offsets).diff() > 0).float()
-        self.register_buffer("even", active / active.sum().clamp(min=1), persistent=False)
+        self.register_buffer("even", even_weights(torch.from_numpy(held.offsets)), persistent=False)
 
     def forward(self, items: Float[Tensor, "M D"], accounts: Float[Tensor, "N D"]) -> Smoothed:
         item_total, account_total, below = items, accounts, torch.zeros_like(items)
@@ -97,6 +98,10 @@ class LightGCN(Model):
 
     def __init__(self, config: LightGCNConfig, held: Edges) -> None:
         super().__init__()
+        if config.feed == "sequence" and config.layers == 0:
+            raise SettingError(
+                "lightgcn: without a layer a history says nothing. Use feed=account, or layers=1 or more."
+            )
         self.config = config
         self.propagation = Propagation(held, config.layers)
         self.item_embeddings = nn.Parameter(SPREAD * torch.randn(held.width, config.width))
@@ -117,13 +122,13 @@ class LightGCN(Model):
         return Encoded(smoothed.items, accounts, smoothed.gifts)
 
     def losses(self, encoded: Encoded, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
-        row, place = torch.nonzero(batch.counts, as_tuple=True)
-        account, target = batch.account[row], batch.next_item[row, place]
-        asking = self._asking(embedding(account, encoded.accounts), folded_prefixes(encoded.gifts, batch)[row, place])
-        candidates = candidates_of(target, len(encoded.items), self.config.negatives)
+        account = batch.account[batch.row]
+        folded = folded_prefixes(encoded.gifts, batch).flatten(0, 1).index_select(0, batch.at)
+        asking = self._asking(embedding(account, encoded.accounts), folded)
+        candidates = candidates_of(batch.target, len(encoded.items), self.config.negatives)
         scores = torch.einsum("id,icd->ic", asking, embedding(candidates, encoded.items))  # s(a, i) = e_a · e_i
         squares = _squares(self.account_embeddings, account) + _squares(self.item_embeddings, candidates)
-        penalty = self.config.penalty / 2 * squares / max(1, len(target))
+        penalty = self.config.penalty / 2 * squares / max(1, len(candidates))
         return {"next_item": softmax_loss(scores), "penalty": penalty}  # L
 
     @torch.no_grad()
@@ -145,8 +150,8 @@ class LightGCN(Model):
 
 
 def _squares(table: Float[Tensor, "R D"], rows: Int[Tensor, "..."]) -> Float[Tensor, ""]:
-    """The squared lengths of the given rows, summed; each is squared once, however often it is given."""
-    return torch.bincount(rows.flatten(), minlength=len(table)).to(table.dtype) @ table.square().sum(dim=1)
+    """The squared lengths of the given rows, summed; a row counts as often as it is given."""
+    return table.square().sum(dim=1).index_select(0, rows.flatten()).sum()
 
 
 def folded_history(gifts: Float[Tensor, "M D"], batch: Batch) -> Float[Tensor, "B D"]:

@@ -90,7 +90,6 @@ class Ballot:
     """Who votes in which history: the events of all of them, and each distinct item among them once."""
 
     def __init__(self, items: Int[Tensor, "B L"], known: Bool[Tensor, "B L"]) -> None:
-        self.row = torch.nonzero(known, as_tuple=True)[0]
         self.distinct, self.voter = torch.unique(items[known], return_inverse=True)
         self.count = known.sum(dim=1)
         self.offsets = torch.cat([self.count.new_zeros(1), self.count.cumsum(dim=0)])
@@ -122,10 +121,10 @@ class NAIS(Model):
         """Nothing to compute ahead: the table of all pairs would not fit."""
 
     def losses(self, encoded: None, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
-        row, place = torch.nonzero(batch.counts, as_tuple=True)
+        row, place = batch.row, batch.at % batch.log.shape[1]
         lengths, order = self.history.lengths(batch, row, place).sort(descending=True, stable=True)
         row, place = row[order], place[order]
-        candidates = candidates_of(batch.next_item[row, place], len(self.candidates), self.config.negatives)
+        candidates = candidates_of(batch.target[order], len(self.candidates), self.config.negatives)
         scores = [self.item_bias.new_zeros(0, candidates.shape[1])]
         for part, width in self._blocks(lengths, candidates.shape[1]):
             given = (batch, row[part], place[part], candidates[part], width)
@@ -163,11 +162,10 @@ class NAIS(Model):
     @torch.no_grad()
     def scores(self, encoded: None, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
         ballot = Ballot(*self.history.whole(batch))
-        tables = [self._meet(ballot, block) for block in torch.split(self.candidates, self._block_size(ballot))]
-        votes, strength = (torch.cat(parts, dim=1) for parts in zip(*tables, strict=True))
-        count = ballot.count[:, None].expand_as(votes)
-        if self.config.exclude_self:
-            votes, strength, count = self._without_self(ballot, votes, strength, count)
+        every = torch.arange(len(self.candidates), device=self.candidates.device)
+        blocks = torch.split(every, max(1, self._pairs_at_once // max(1, len(ballot.distinct))))
+        parts = zip(*(self._meet(ballot, block) for block in blocks), strict=True)
+        votes, strength, count = (torch.cat(part, dim=1) for part in parts)
         return (self._scores(votes, strength, count) + self.item_bias)[:, domain.start : domain.stop]
 
     @torch.no_grad()
@@ -181,26 +179,16 @@ class NAIS(Model):
         for name in ("candidates", "voters", "item_bias"):
             getattr(self, name).copy_(getattr(fism, name))
 
-    def _meet(self, ballot: "Ballot", block: Float[Tensor, "m D"]) -> tuple[Tensor, Tensor]:
-        """For every history the weighed votes and the weights that some candidates get: H Gᵀ and H Eᵀ."""
-        voter = self.voters[ballot.distinct]
-        strength = self._strength(block, voter[:, None])  # Eᵀ: each pair once, whoever asks
-        return ballot.sums(strength * (voter @ block.T)), ballot.sums(strength)
-
-    def _without_self(
-        self, ballot: "Ballot", votes: Float[Tensor, "B M"], strength: Float[Tensor, "B M"], count: Int[Tensor, "B M"]
-    ) -> tuple[Float[Tensor, "B M"], Float[Tensor, "B M"], Int[Tensor, "B M"]]:
-        """The same without what items give to themselves: H_ui G_ii and H_ui E_ii."""
-        candidate, voter = self.candidates[ballot.distinct], self.voters[ballot.distinct]
-        own = self._strength(candidate, voter)
-        at = (ballot.row, ballot.distinct[ballot.voter])
-        less = (own * (candidate * voter).sum(dim=-1), own, torch.ones_like(ballot.distinct))
-        parts = zip((votes, strength, count), less, strict=True)
-        votes, strength, count = (table.index_put(at, -value[ballot.voter], accumulate=True) for table, value in parts)
-        return votes, strength, count
-
-    def _block_size(self, ballot: "Ballot") -> int:
-        return max(1, self._pairs_at_once // max(1, len(ballot.distinct)))
+    def _meet(self, ballot: Ballot, block: Int[Tensor, "m"]) -> tuple[Tensor, Tensor, Tensor]:
+        """For every history the weighed votes that some candidates get, the weights of these, and how many they are."""
+        candidate, voter = self.candidates[block], self.voters[ballot.distinct]
+        strength = self._strength(candidate, voter[:, None])  # Eᵀ: each pair once, whoever asks
+        count = ballot.count[:, None].expand(-1, len(block))
+        if self.config.exclude_self:
+            # Left out before the sums: taken from them afterwards, a vote would leave its rounding error.
+            heard = (ballot.distinct[:, None] != block).to(strength.dtype)
+            strength, count = strength * heard, ballot.sums(heard)
+        return ballot.sums(strength * (voter @ candidate.T)), ballot.sums(strength), count  # H Gᵀ and H Eᵀ
 
     def _strength(self, candidate: Float[Tensor, "*#pairs D"], voter: Float[Tensor, "*#pairs D"]) -> Tensor:
         return self.attention(candidate, voter).clamp(-STRONGEST, STRONGEST).exp()  # exp f(i, j)

@@ -18,10 +18,11 @@ from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
-from lightgc2n.layers.crossentropy import BLOCK_BYTES, linear_cross_entropy
+from lightgc2n.layers.crossentropy import BLOCK_BYTES
 from lightgc2n.layers.feeds import AccountAlone, AccountAndHistory, NewestItems, ask_for_holdings, ask_for_targets
 from lightgc2n.layers.holdings import Holdings
 from lightgc2n.layers.pairwise import pointwise_loss
+from lightgc2n.layers.sampled import mean_softmax
 from lightgc2n.models.contract import Model
 
 SPREAD = 0.01  # of the first embeddings
@@ -174,8 +175,8 @@ class NCF(Model):
         features = sum(branch.features for branch in self._parts())
         self.output = nn.Linear(features, 1, bias=config.loss == "pointwise")  # a softmax is blind to it
         nn.init.uniform_(self.output.weight, -((3 / features) ** 0.5), (3 / features) ** 0.5)
-        for parameter in list(self.output.parameters())[1:]:
-            nn.init.zeros_(parameter)
+        if config.loss == "pointwise":
+            nn.init.zeros_(self.output.bias)
 
     def carried(self) -> dict[str, str]:
         kinds = {"items": "items", "inputs": "items", "accounts": "accounts"}
@@ -220,10 +221,9 @@ def _pointwise(model: NCF, encoded: Encoded, batch: TrainingBatch) -> Float[Tens
 
 def _full_softmax(model: NCF, encoded: Encoded, batch: TrainingBatch) -> Float[Tensor, ""]:
     """GMF-CE: every target against all items."""
-    (branch,), questions = model._parts(), model.ask(batch, model.holdings, 1)
+    (branch,), questions = model._parts(), model.ask(batch, model.holdings, 0)
     asking = branch.feed.asked(branch.read(), batch, questions) * model.output.weight[0]
-    even = torch.full_like(asking[:, 0], 1 / max(1, len(asking)))
-    return linear_cross_entropy(asking, encoded.branches[0], questions.candidates[:, 0], even)
+    return mean_softmax(asking, encoded.branches[0], questions.candidates[:, 0])
 
 
 OBJECTIVES = {"pointwise": _pointwise, "softmax": _full_softmax}

@@ -1,135 +1,133 @@
-"""Several trials at once, each in a process of its own.
+"""Several runs at once, each in a process of its own that never outlives the one that started it."""
 
-`python -m lightgc2n.experiments.children FOLDER EPOCHS DEVICE SECONDS` takes one trial on; a search starts this itself.
-"""
-
+import math
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from lightgc2n.errors import LightGC2NError
-from lightgc2n.experiments.trials import Slice, Trial, take_on
 from lightgc2n.progress import say
+from lightgc2n.training.record import epochs_of
 
-MODULE, LOG = "lightgc2n.experiments.children", "log.txt"
 SECONDS_BETWEEN_LOOKS = 0.1
+SECONDS_BETWEEN_NEWS = 30
+SECONDS_TO_STOP = 20  # what a child asked to stop may take before it is killed; it then loses its epoch alone
+STOPPED = 130
+
+Process = subprocess.Popen[bytes]
 
 
-def take_all_on(
-    trials: Sequence[Trial],
-    epochs: int,
-    device: str,
-    side_by_side: int,
-    time_slice: Slice,
-    tell: Callable[[Trial], None],
-) -> bool:
-    """Whether all trials have come so far in the time they have.
+@dataclass
+class Slice:
+    """The time that a call may take. It runs from the first question on, so that even a short one trains an epoch."""
+
+    seconds: float = math.inf
+    until: float | None = None
+
+    def left(self) -> float:
+        if self.until is None:
+            self.until = time.monotonic() + self.seconds
+        return self.until - time.monotonic()
+
+
+@dataclass(frozen=True)
+class Child:
+    """What a process shall do: `python -m MODULE WORDS SECONDS`, where the seconds are those that are left for it."""
+
+    name: str
+    run: Path  # the folder that it trains in
+    log: Path  # all that it says
+    module: str
+    words: tuple[str | Path | int, ...]
+
+    def last_word(self) -> str:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+def run_children(
+    children: Iterable[Child], at_once: int, time_slice: Slice, ended: Callable[[Child, int], None]
+) -> None:
+    """Starts children as places fall free and time is left, until all have ended; an error on the way stops them.
 
     Args:
-        tell: called with each trial when it has.
+        ended: called with every child that has ended, and its exit code.
     """
-    waiting = [trial for trial in trials if not trial.reached(epochs)]
-    if side_by_side == 1 or len(waiting) == 1:
-        _one_after_another(waiting, epochs, device, time_slice, tell)
-    else:
-        _at_once(waiting, epochs, device, side_by_side, time_slice, tell)
-    return all(trial.reached(epochs) for trial in trials)
-
-
-def _one_after_another(
-    trials: Sequence[Trial], epochs: int, device: str, time_slice: Slice, tell: Callable[[Trial], None]
-) -> None:
-    for trial in trials:
-        if (left := time_slice.left()) > 0:
-            take_on(trial, epochs, device, left)
-            if trial.reached(epochs):
-                tell(trial)
-
-
-def _at_once(
-    trials: Sequence[Trial],
-    epochs: int,
-    device: str,
-    side_by_side: int,
-    time_slice: Slice,
-    tell: Callable[[Trial], None],
-) -> None:
-    waiting = list(trials)
-    with _children() as running:
+    waiting = list(children)
+    running: dict[Child, Process] = {}
+    spoke = time.monotonic()
+    try:
         while running or (waiting and time_slice.left() > 0):
-            while waiting and len(running) < side_by_side and (left := time_slice.left()) > 0:
-                trial = waiting.pop(0)
-                running[trial.number] = (trial, _child(trial, epochs, device, side_by_side, left))
-            for trial in _ended(running):
-                if trial.reached(epochs):
-                    tell(trial)
+            while waiting and len(running) < at_once and (left := time_slice.left()) > 0:
+                child = waiting.pop(0)
+                running[child] = _start(child, left, at_once)
+            for child in [child for child, process in running.items() if process.poll() is not None]:
+                ended(child, _close(running.pop(child)))
+            if running and time.monotonic() - spoke > SECONDS_BETWEEN_NEWS:
+                spoke = time.monotonic()
+                now = ", ".join(f"{child.name} (epoch {epochs_of(child.run) + 1})" for child in running)
+                say(f"{len(waiting)} wait; now {now}")
             time.sleep(SECONDS_BETWEEN_LOOKS)
-
-
-Running = dict[int, tuple[Trial, "subprocess.Popen[bytes]"]]
-
-
-@contextmanager
-def _children() -> Iterator[Running]:
-    """Child processes by trial; none outlives the block."""
-    running: Running = {}
-    try:
-        yield running
     finally:
-        for _, child in running.values():
-            child.terminate()
-        for _, child in running.values():
-            _wait(child)
+        _stop(running.values())
 
 
-def _child(trial: Trial, epochs: int, device: str, side_by_side: int, seconds: float) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", MODULE, str(trial.folder), str(epochs), device, str(seconds)]
-    threads = max(1, (os.cpu_count() or 1) // side_by_side)
-    environment = {"OMP_NUM_THREADS": str(threads)} | os.environ
-    with (trial.folder / LOG).open("ab") as log:
-        # The pipe is never written to: its end tells the child that this process is gone.
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
-
-
-def _ended(running: Running) -> Iterator[Trial]:
-    for number, (trial, child) in list(running.items()):
-        if child.poll() is None:
-            continue
-        _wait(child)
-        del running[number]
-        if child.returncode:
-            lines = (trial.folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            last = lines[-1] if lines else "no word"
-            raise LightGC2NError(f"trial {number} ended with code {child.returncode}: {last} ({trial.folder / LOG})")
-        yield trial
-
-
-def _wait(child: "subprocess.Popen[bytes]") -> None:
-    assert child.stdin is not None
-    child.wait()
-    child.stdin.close()
-
-
-def _end_with_parent() -> None:
-    """Ends this process when the one that started it is gone, even by kill -9: two must never train in one folder."""
-
-    def watch() -> None:
-        os.read(0, 1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-if __name__ == "__main__":
-    _end_with_parent()
-    folder, epochs, device, seconds = sys.argv[1:]
+def as_child(work: Callable[[], object]) -> None:
+    """Does the work of a child: ends when its parent does or asks it to, and says what went wrong in one line."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
     try:
-        take_on(Trial(-1, Path(folder)), int(epochs), device, float(seconds))
+        work()
     except LightGC2NError as problem:
         say(f"error: {problem}")
         sys.exit(problem.exit_code)
+
+
+def _start(child: Child, seconds: float, at_once: int) -> Process:
+    command = [sys.executable, "-m", child.module, *map(str, child.words), str(seconds)]
+    # Side by side, threads of one run would only take the cores of another.
+    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))} if at_once > 1 else {}
+    child.log.parent.mkdir(parents=True, exist_ok=True)
+    with child.log.open("ab") as log:
+        # The pipe is never written to: its end tells the child that this process is gone.
+        return Process(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=threads | os.environ)
+
+
+def _stop(processes: Iterable[Process]) -> None:
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(SECONDS_TO_STOP)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        _close(process)
+
+
+def _close(process: Process) -> int:
+    code = process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
+    return code
+
+
+def _end_with_parent() -> None:
+    """Ends this process when its parent is gone, even by kill -9: two must never train in one folder."""
+    os.read(0, 1)
+    os._exit(1)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    # A terminal's Ctrl-C comes from the parent once more: the second must not break the cleaning up.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: None)
+    sys.exit(STOPPED)

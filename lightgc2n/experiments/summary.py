@@ -10,7 +10,7 @@ from typing import Any
 
 from lightgc2n.data.files import new_file
 from lightgc2n.experiments.results import read_results
-from lightgc2n.training.record import read_rows
+from lightgc2n.training.record import epochs_of
 from lightgc2n.training.runs import RUN
 
 SHARES = ("RC@5", "RC@20", "MRR@5", "MRR@20", "validation MRR@20")
@@ -40,11 +40,6 @@ def summarise(folder: Path) -> Summary:
             groups.setdefault(SEED.sub("", run.name), []).append(results)
     stamps = dict.fromkeys(stamp for found in groups.values() for results in found for stamp in results["stamps"])
     return Summary([_row(name, found) for name, found in groups.items()], left, list(stamps))
-
-
-def epochs_of(run: Path) -> int:
-    """How many epochs a run has written down so far."""
-    return 1 + max((row["epoch"] for row in read_rows(run)), default=-1)
 
 
 def write_summary(folder: Path) -> Summary:

@@ -18,11 +18,11 @@ from lightgc2n.config import unknown_name
 from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.files import new_file
 from lightgc2n.errors import OutputError, ScoreError, SettingError
-from lightgc2n.experiments.children import take_all_on
+from lightgc2n.experiments.children import Slice
 from lightgc2n.experiments.sampling import SAMPLERS, learns_from_trials, propose
 from lightgc2n.experiments.single import open_data
 from lightgc2n.experiments.spaces import Range, space_of
-from lightgc2n.experiments.trials import Slice, Trial
+from lightgc2n.experiments.trials import Trial, take_all_on
 from lightgc2n.progress import say
 from lightgc2n.training.runs import RunPlan, start_run
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from lightgc2n.data.batches import Batch, TrainingBatch
-from lightgc2n.layers.holdings import Holdings
+from lightgc2n.layers.holdings import Holdings, even_weights
 from lightgc2n.layers.pairwise import candidates_of
 from lightgc2n.layers.pooling import first_occurrences, pooled_history, pooled_prefixes
 
@@ -23,12 +23,14 @@ class Questions:
     row: Int[Tensor, "I"]
     place: Int[Tensor, "I"]
     candidates: Int[Tensor, "I C"]
+    luck: Float[Tensor, "I"]  # drawn once a question, so that all who read it hide the same accounts
 
 
 def ask_for_targets(batch: TrainingBatch, holdings: Holdings, wrong: int) -> Questions:
     """Every target once. Wrong items may stand in the history: repeats are answers like any other."""
-    row, place = torch.nonzero(batch.counts, as_tuple=True)
-    return Questions(row, place, candidates_of(batch.next_item[row, place], holdings.catalogue, wrong))
+    candidates = candidates_of(batch.target, holdings.catalogue, wrong)
+    luck = torch.rand(len(candidates), device=candidates.device)
+    return Questions(batch.row, batch.at % batch.log.shape[1], candidates, luck)
 
 
 def ask_for_holdings(batch: TrainingBatch, holdings: Holdings, wrong: int) -> Questions:
@@ -37,7 +39,8 @@ def ask_for_holdings(batch: TrainingBatch, holdings: Holdings, wrong: int) -> Qu
     known = torch.cat([batch.seen[:, :1], batch.seen], dim=1)
     row, place = torch.nonzero(first_occurrences(events) & known, as_tuple=True)
     absent = holdings.absent(batch.account[row], wrong)
-    return Questions(row, torch.zeros_like(place), torch.cat([events[row, place][:, None], absent], dim=1))
+    candidates = torch.cat([events[row, place][:, None], absent], dim=1)
+    return Questions(row, torch.zeros_like(place), candidates, torch.rand(len(row), device=row.device))
 
 
 class AccountAlone(nn.Module):
@@ -48,7 +51,7 @@ class AccountAlone(nn.Module):
     def __init__(self, holdings: Holdings, width: int, spread: float) -> None:
         super().__init__()
         self.accounts = nn.Parameter(spread * torch.randn(holdings.accounts, width))
-        self.register_buffer("even", holdings.even(), persistent=False)
+        self.register_buffer("even", even_weights(holdings.offsets), persistent=False)
 
     def asked(self, items: Float[Tensor, "M D"], batch: TrainingBatch, questions: Questions) -> Float[Tensor, "I D"]:
         return embedding(batch.account[questions.row], self.accounts)
@@ -68,8 +71,8 @@ class AccountAndHistory(nn.Module):
 
     def asked(self, items: Float[Tensor, "M D"], batch: TrainingBatch, questions: Questions) -> Float[Tensor, "I D"]:
         history = pooled_prefixes(items, batch.log, self.pooling)[questions.row, questions.place]
-        named = torch.rand(len(history), 1, device=history.device) >= self.account_dropout * self.training
-        return embedding(batch.account[questions.row], self.accounts) * named + history  # p = p_a + pool(S)
+        named = questions.luck >= self.account_dropout * self.training
+        return embedding(batch.account[questions.row], self.accounts) * named[:, None] + history  # p = p_a + pool(S)
 
     def whole(self, items: Float[Tensor, "M D"], batch: Batch) -> Float[Tensor, "B D"]:
         account = self.accounts[batch.account.clamp(min=0)] * (batch.account >= 0)[:, None]

@@ -44,18 +44,12 @@ class Holdings(nn.Module):
     def accounts(self) -> int:
         return len(self.offsets) - 1
 
-    def even(self) -> Float[Tensor, "N"]:
-        """Weights of a mean over the accounts that hold anything."""
-        active = (self.offsets.diff() > 0).float()
-        return active / active.sum().clamp(min=1)
-
     def padded(self, account: Int[Tensor, "I"], width: int) -> tuple[Int[Tensor, "I width"], Bool[Tensor, "I width"]]:
         """The first `width` items of each account, and which are not padding; a stranger (-1) holds nothing."""
         first, stop = self.offsets[account.clamp(min=0)], self.offsets[account + 1]
         place = first[:, None] + torch.arange(width, device=account.device)
         known = (place < stop[:, None]) & (account >= 0)[:, None]
-        items = torch.cat([self.items, self.items.new_zeros(1)])  # so that there is always an item to point at
-        return items[torch.where(known, place, 0)] * known, known
+        return self.items[torch.where(known, place, 0)] * known, known
 
     def absent(self, account: Int[Tensor, "I"], count: int) -> Int[Tensor, "I K"]:
         """Items drawn evenly from those an account does not hold; the last item for one that holds them all."""
@@ -66,3 +60,9 @@ class Holdings(nn.Module):
         key = account[:, None] * (self.catalogue + 1) + draw
         held_before = torch.searchsorted(self.free_before, key, right=True) - first[:, None]
         return (draw + held_before).clamp(max=self.catalogue - 1)
+
+
+def even_weights(offsets: Int[Tensor, "N_and_one"]) -> Float[Tensor, "N"]:
+    """Weights of a mean over the accounts that hold anything."""
+    active = (offsets.diff() > 0).float()
+    return active / active.sum().clamp(min=1)

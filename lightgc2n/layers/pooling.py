@@ -6,9 +6,11 @@ Shapes: B batch, T history, M items, D width.
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import embedding, embedding_bag
+from torch.nn.functional import embedding_bag
 
 from lightgc2n.data.batches import Batch
+from lightgc2n.layers.history import running_sums
+from lightgc2n.layers.propagation import rows_of
 
 
 def first_occurrences(log: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
@@ -30,7 +32,10 @@ def pooled_events(
 
 def pooled_prefixes(table: Float[Tensor, "M D"], log: Int[Tensor, "B T"], pooling: str) -> Float[Tensor, "B T D"]:
     """For every place of every log the mean, the maximum or the newest of the rows up to it."""
-    return PREFIXES[pooling](embedding(log, table))
+    if pooling == "mean":
+        return running_sums(table, log, pooling)
+    rows = rows_of(table, log)
+    return rows.cummax(dim=1).values if pooling == "max" else rows
 
 
 def pooled_history(table: Float[Tensor, "M D"], batch: Batch, pooling: str) -> Float[Tensor, "B D"]:
@@ -38,18 +43,3 @@ def pooled_history(table: Float[Tensor, "M D"], batch: Batch, pooling: str) -> F
     if pooling == "last":
         return table[batch.last] * (batch.length > 0)[:, None]
     return pooled_events(table, batch.history, batch.known, pooling)
-
-
-def _running_mean(rows: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-    return rows.cumsum(dim=1) / torch.arange(1, rows.shape[1] + 1, device=rows.device)[:, None]
-
-
-def _running_maximum(rows: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-    return rows.cummax(dim=1).values
-
-
-def _newest(rows: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-    return rows
-
-
-PREFIXES = {"mean": _running_mean, "max": _running_maximum, "last": _newest}

@@ -14,6 +14,7 @@ from torch.nn.functional import embedding, pad
 from lightgc2n.data.batches import TrainingBatch
 from lightgc2n.layers.crossentropy import linear_cross_entropy
 from lightgc2n.layers.recurrent import ItemVectors
+from lightgc2n.layers.sampled import sampled_softmax
 
 TINY = 1e-24  # inside a logarithm
 
@@ -22,8 +23,7 @@ def sampled_cross_entropy(
     positive: Float[Tensor, "*batch"], negatives: Float[Tensor, "*batch C"], usable: Bool[Tensor, "*batch C"]
 ) -> Float[Tensor, "*batch"]:
     """-log of the target's share among itself and the usable negatives."""
-    candidates = torch.cat([positive[..., None], negatives.masked_fill(~usable, -torch.inf)], dim=-1)
-    return candidates.logsumexp(dim=-1) - positive  # L = -log softmax(r')_target
+    return sampled_softmax(positive, negatives.masked_fill(~usable, -torch.inf))  # L = -log softmax(r')_target
 
 
 def bpr_max(

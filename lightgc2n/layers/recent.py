@@ -8,8 +8,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.layers.history import distinct
 from lightgc2n.layers.holdings import Holdings
-from lightgc2n.layers.pooling import first_occurrences
+from lightgc2n.layers.windows import histories_before
 
 Speakers = tuple[Int[Tensor, "I L"], Bool[Tensor, "I L"]]
 
@@ -29,22 +30,22 @@ class RecentEvents(nn.Module):
         self, batch: TrainingBatch, row: Int[Tensor, "I"], place: Int[Tensor, "I"], width: int
     ) -> tuple[Int[Tensor, "I L"], Bool[Tensor, "I L"]]:
         """The items that speak at each place, and which are not padding."""
-        return self._kept(*_newest(batch.log, row, place, width))
+        return self._kept(*histories_before(batch.log, row, place, width, newest_first=True))
 
     def whole(self, batch: Batch) -> tuple[Int[Tensor, "B L"], Bool[Tensor, "B L"]]:
         """The items that speak in each history, and which are not padding."""
         row = torch.arange(len(batch.length), device=batch.length.device)
-        return self._kept(*_newest(batch.history, row, batch.length - 1, min(self.most, batch.history.shape[1])))
+        return self._kept(*histories_before(batch.history, row, batch.length - 1, self.most, newest_first=True))
 
     def _kept(self, items: Int[Tensor, "I L"], known: Bool[Tensor, "I L"]) -> Speakers:
         return items, known
 
 
 class RecentItems(RecentEvents):
-    """The same with every item once."""
+    """The same with every item once, in no order."""
 
     def _kept(self, items: Int[Tensor, "I L"], known: Bool[Tensor, "I L"]) -> Speakers:
-        return items, _distinct(items, known)
+        return distinct(items, known)
 
 
 class HeldItems(nn.Module):
@@ -68,13 +69,4 @@ class HeldItems(nn.Module):
         widest = int((self.holdings.offsets.diff()[account] * (batch.account >= 0)).max())
         parts = self.holdings.padded(batch.account, widest), self.recent.whole(batch)
         items, known = (torch.cat(pair, dim=1) for pair in zip(*parts, strict=True))
-        return items, _distinct(items, known)
-
-
-def _newest(log: Int[Tensor, "B T"], row: Int[Tensor, "I"], place: Int[Tensor, "I"], width: int) -> Speakers:
-    at = place[:, None] - torch.arange(width, device=log.device)
-    return log[row[:, None], at.clamp(min=0)], at >= 0
-
-
-def _distinct(items: Int[Tensor, "I L"], known: Bool[Tensor, "I L"]) -> Bool[Tensor, "I L"]:
-    return first_occurrences(torch.where(known, items, -1)) & known
+        return distinct(items, known)

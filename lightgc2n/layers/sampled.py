@@ -91,9 +91,9 @@ def base_rate(classes: int, negatives: int, calibration: float) -> float:
     return math.log(positive_weight(classes, negatives, calibration) / max(1, negatives))
 
 
-def sampled_softmax(own: Float[Tensor, "I"], others: Float[Tensor, "I K"]) -> Float[Tensor, "I"]:
-    """-log of the right class's share among itself and the negatives."""
-    return torch.cat([own[:, None], others], dim=1).logsumexp(dim=1) - own  # ce_k
+def sampled_softmax(own: Float[Tensor, "*batch"], others: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
+    """-log of the right class's share among itself and the negatives; a negative of -inf does not count."""
+    return torch.cat([own[..., None], others], dim=-1).logsumexp(dim=-1) - own  # ce_k
 
 
 def drawn_scores(

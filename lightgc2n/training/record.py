@@ -50,6 +50,11 @@ def read_rows(folder: Path) -> list[Row]:
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
+def epochs_of(run: Path) -> int:
+    """How many epochs a run has written down so far."""
+    return 1 + max((row["epoch"] for row in read_rows(run)), default=-1)
+
+
 @contextmanager
 def _board(folder: Path) -> Iterator[Callable[[Row], None]]:
     try:

@@ -15,6 +15,7 @@ from lightgc2n import zoo
 from lightgc2n.baselines.lightgcn import LightGCN, LightGCNConfig, folded_history, folded_prefixes, parameter_count
 from lightgc2n.data.batches import Batch, TrainingBatch, training_batches
 from lightgc2n.data.dataset import Domain
+from lightgc2n.errors import SettingError
 from lightgc2n.layers.pairwise import candidates_of
 from tests.graph.logs import ITEMS, LOGS, training_of
 
@@ -95,6 +96,11 @@ def test_no_layer_is_matrix_factorisation() -> None:
     batch = batch_of((2, [3, 1]), (0, []))
     expected = model.account_embeddings[[2, 0]] @ model.item_embeddings.T
     assert_close(model.scores(model.encode(), batch, all_items(model)), expected.detach())
+
+
+def test_a_history_alone_needs_a_layer() -> None:
+    with pytest.raises(SettingError, match="layers=1 or more"):
+        model_of(LOGS_OF_FOUR, items=6, layers=0, feed="sequence")
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])

@@ -124,6 +124,21 @@ def test_an_empty_history_leaves_the_item_bias() -> None:
     assert_close(scores(only_itself, [[3, 3]])[0, 3], only_itself.item_bias[3].detach())
 
 
+def test_a_loud_vote_that_is_not_heard_leaves_no_trace() -> None:
+    """In float32, e^10 taken away from e^10 + 1 would leave a tenth of a per cent, and from itself no zero."""
+    model = model_of(exclude_self=True).float()
+    with torch.no_grad():
+        model.voters.copy_(model.candidates)
+        model.attention.weight.fill_(1.0)
+        model.attention.bias.fill_(3.0)  # f(i, i) = Σ_a ReLU(|p_i|² + 3)
+        model.attention.out.fill_(1.0)
+    histories = [[3, 3, 3], [3, 3, 3, 1], [0, 1, 2, 3, 3, 3, 3]]
+    exact = model_of(exclude_self=True)
+    exact.load_state_dict(model.state_dict())
+    expected = [[double_loop(exact, history, item) for item in range(7)] for history in histories]
+    assert_close(scores(model, histories).double(), tensor(expected).double(), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("feed", ["sequence", "set"])
 def test_each_event_or_each_item_votes_once(feed: str) -> None:
     model = model_of(feed=feed)

@@ -152,6 +152,18 @@ def test_the_target_never_enters_the_question() -> None:
         assert_close(asked[0], asked[1], rtol=0, atol=0)
 
 
+def test_a_hidden_account_is_hidden_from_both_branches() -> None:
+    """A stranger has no vector in either branch, so that is what training must show."""
+    model, batch = model_of("neumf", account_dropout=0.5).train(), one_batch()
+    asked = model.ask(batch, model.holdings, 1)
+    known = []
+    for part in model._parts():
+        history = part.feed.asked(part.items, batch, replace(asked, luck=torch.zeros(len(asked.row))))
+        known.append((part.feed.asked(part.items, batch, asked) - history).abs().amax(dim=1) > 1e-6)
+    assert_close(known[0], known[1])
+    assert_close(known[0], asked.luck >= 0.5)
+
+
 def test_pre_training_gives_each_branch_half_a_say() -> None:
     gmf, mlp, both = model_of("gmf"), model_of("mlp"), model_of("neumf")
     torch.nn.init.constant_(mlp.output.bias, 3.0)

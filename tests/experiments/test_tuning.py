@@ -18,12 +18,12 @@ from safetensors.torch import load_file
 from lightgc2n.cli.inputs import read_tables
 from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import SplitConfig
-from lightgc2n.errors import OutputError, ScoreError, SettingError
+from lightgc2n.errors import LightGC2NError, OutputError, ScoreError, SettingError
 from lightgc2n.experiments import single, spaces
-from lightgc2n.experiments.children import LOG
+from lightgc2n.experiments.children import Slice
 from lightgc2n.experiments.single import open_data, train_run
 from lightgc2n.experiments.spaces import Choice
-from lightgc2n.experiments.trials import Slice, Trial
+from lightgc2n.experiments.trials import LOG, Trial, take_all_on
 from lightgc2n.experiments.tuned import command_of, write_tuned
 from lightgc2n.experiments.tuning import Tuned, TuningPlan, tune
 from lightgc2n.training.loop import BEST, LAST
@@ -221,9 +221,6 @@ def test_settings_that_cannot_be_trained_lose(data: Path, tmp_path: Path, monkey
 
 def test_a_broken_child_is_named(data: Path, tmp_path: Path, whole: tuple[Path, Tuned]) -> None:
     """A child that cannot read its data says so, and the search ends with its last word."""
-    from lightgc2n.errors import LightGC2NError
-    from lightgc2n.experiments.children import take_all_on
-
     trials = []
     for number in range(2):
         folder = tmp_path / f"trial-{number}"

@@ -26,8 +26,8 @@ def test_recent_events() -> None:
 
 def test_recent_items_speak_once() -> None:
     part, batch = RecentItems(4), next(training_batches(TRAIN, 5))
-    assert listed(part.asked(batch, ROW, PLACE, 4)) == [[3, 5, 2], [5], [4]]
-    assert listed(part.whole(HISTORIES)) == [[6, 4], [2], []]
+    assert listed(part.asked(batch, ROW, PLACE, 4)) == [[2, 3, 5], [5], [4]]  # in the order of their numbers
+    assert listed(part.whole(HISTORIES)) == [[4, 6], [2], []]
 
 
 def test_held_items_are_those_of_training_and_of_the_history() -> None:
