@@ -152,7 +152,8 @@ def _trained(split: Split, settings: Settings) -> "tuple[Model, list[float]]":
     from lightgc2n.training.record import read_rows
 
     told, names = asdict(settings), ("width", "blocks", "heads", "max_length", "dropout")
-    model = new_model("sasrec", split, {name: told[name] for name in names}, settings.seed)
+    same = {"loss": "softmax", "tied": True}  # RecTools too scores items with the table that it reads
+    model = new_model("sasrec", split, same | {name: told[name] for name in names}, settings.seed)
     training = TrainingConfig(**{name: told[name] for name in ("epochs", "batch_size", "learning_rate", "seed")})
     with tempfile.TemporaryDirectory() as run:
         train(model, split, training, evaluate=None, folder=Path(run))
