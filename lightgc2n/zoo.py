@@ -83,6 +83,7 @@ ZOO: dict[str, Entry] = {
     "comirec": Entry(ComiRecConfig, ComiRec.build, ComiRec.restore, frozenset({"tastes", "steps"})),
     "pi-net": _parallel(),
     "psjnet-1": _parallel(),
+    "psjnet-2": _parallel(transfer="split-and-join"),
 }
 
 

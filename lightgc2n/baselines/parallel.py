@@ -1,5 +1,5 @@
-"""π-Net (Ma et al., SIGIR 2019), which is PSJNet-I (Sun et al., TKDE 2023): a recurrent state for each domain of a
-mixed log, and what latent members behind the account carry from one domain to the other.
+"""π-Net (Ma et al., SIGIR 2019), which is PSJNet-I, and PSJNet-II (Sun et al., TKDE 2023): a recurrent state for each
+domain of a mixed log, and what latent members behind the account carry from one domain to the other.
 
 Shapes: B batch, T history, M items, N items of a domain, X events of a domain, Q questions a log, D domains,
 K members, E embedding width, H width of a state, W width of what answers are read from.
@@ -22,9 +22,15 @@ from lightgc2n.layers.asking import Asking, ask_at_the_end, ask_on_the_way
 from lightgc2n.layers.crossentropy import linear_cross_entropy
 from lightgc2n.layers.filters import FilterTransfer, Members, MembersOfTheGate, NoTransfer
 from lightgc2n.layers.gated import GatedUnit, states_after
+from lightgc2n.layers.roles import SplitAndJoin
 from lightgc2n.models.contract import Model
 
-TRANSFERS: dict[str, Callable[..., nn.Module]] = {"filter": FilterTransfer, "none": NoTransfer}
+# π-Net and PSJNet-I, PSJNet-II, and domains that are left alone
+TRANSFERS: dict[str, Callable[..., nn.Module]] = {
+    "filter": FilterTransfer,
+    "split-and-join": SplitAndJoin,
+    "none": NoTransfer,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,13 +150,15 @@ class ParallelNet(Model):
 def parameter_count(config: ParallelConfig, accounts: int, items: int, domains: int = 1) -> int:
     """M(E + W + 1), and for each domain 3H(E + H + 1) and its transfer; W is 2H, and H without a transfer.
 
-    The filter's transfer has K·E + 5H² + 2EH + 2H, or EH less with the released slip, and 3H(2H + 1).
+    The filter's transfer has K·E + 5H² + 2EH + 2H and 3H(2H + 1), that by split and join 3H² + K·H + 7H more; both have
+    EH less with the released slip.
     """
     embedded, width = config.width, config.state_width or config.width
     maps = 1 if config.candidate_uses_gate_member else 2
     of_members = config.members * embedded + maps * embedded * width
-    join = 3 * width * (2 * width + 1)
-    transfers = {"filter": of_members + 5 * width**2 + 2 * width + join, "none": 0}
+    filtering = of_members + 5 * width**2 + 2 * width + 3 * width * (2 * width + 1)
+    splitting = filtering + 3 * width**2 + config.members * width + 7 * width
+    transfer = {"filter": filtering, "split-and-join": splitting, "none": 0}[config.transfer]
     answering = width if config.transfer == "none" else 2 * width
     unit = 3 * width * (embedded + width + 1)
-    return items * (embedded + answering + 1) + domains * (unit + transfers[config.transfer])
+    return items * (embedded + answering + 1) + domains * (unit + transfer)

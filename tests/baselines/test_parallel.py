@@ -23,6 +23,7 @@ from tests.graph.logs import training_of
 from tests.layers.test_domains import batch_of
 from tests.layers.test_filters import slow_filter
 from tests.layers.test_gated import slow_step
+from tests.layers.test_roles import slow_attention, slow_split
 from tests.worlds import two_domains_world
 
 PAIR = (Domain("A", 0, 4), Domain("B", 4, 9))
@@ -30,7 +31,6 @@ LOGS = [[0, 5, 1, 4, 8], [5, 2], [2, 0, 7]]
 MIXED = replace(training_of(LOGS, items=9), domains=PAIR)
 ALONE = training_of(LOGS, items=9)
 EVERYTHING = Domain("all", 0, 9)
-MODELS = ["pi-net"]
 
 
 def model_of(name: str, train: Training, **settings: Any) -> ParallelNet:
@@ -56,21 +56,38 @@ def slow_states(unit: Any, events: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def slow_filter_logits(model: ParallelNet, history: list[int], number: int) -> Tensor:
-    """π-Net's logits of one domain for one mixed history, event by event."""
+def slow_filtered(unit: Any, source: Tensor, beside: Tensor, target: Tensor) -> Tensor:
+    """What π-Net tells the target of one log."""
+    return slow_states(unit.transfer, slow_filter(unit.filter, source, beside))[-1]
+
+
+@torch.no_grad()
+def slow_joined(unit: Any, source: Tensor, beside: Tensor, target: Tensor) -> Tensor:
+    """What PSJNet-II tells the target of one log."""
+    roles = slow_split(unit.split, source, beside).unbind(dim=1)
+    told = [slow_attention(unit.over_time, target, slow_states(unit.join, states)[1:]) for states in roles]
+    return slow_attention(unit.over_roles, target, torch.stack(told))
+
+
+SLOW = {"pi-net": slow_filtered, "psjnet-2": slow_joined}
+MODELS = list(SLOW)
+
+
+@torch.no_grad()
+def slow_logits(name: str, model: ParallelNet, history: list[int], number: int) -> Tensor:
+    """The logits of one domain for one mixed history, event by event."""
     domains = model.domains
     mine = [[(place, item) for place, item in enumerate(history) if d.start <= item < d.stop] for d in domains]
     states = [
         slow_states(encoder, model.items[[item for _, item in events]])
         for encoder, events in zip(model.encoders, mine, strict=True)
     ]
-    source, transfer = len(domains) - 1 - number, model.transfers[number]
+    source = len(domains) - 1 - number
     # How many of the target's events stand before each of the source's; for one domain, its own.
     crossed = [sum(other < place for other, _ in mine[number]) for place, _ in mine[source]]
-    told = torch.zeros(transfer.transfer.width)
+    told = torch.zeros_like(states[0][0])
     if mine[source]:
-        filtered = slow_filter(transfer.filter, states[source][1:], states[number][crossed])
-        told = slow_states(transfer.transfer, filtered)[-1]
+        told = SLOW[name](model.transfers[number], states[source][1:], states[number][crossed], states[number][1:])
     own = slice(domains[number].start, domains[number].stop)
     return model.outputs[own] @ torch.cat([told, states[number][-1]]) + model.bias[own]
 
@@ -80,18 +97,20 @@ HISTORIES = [[0, 5, 6, 1, 7], [4, 8], [3], [], [6, 2, 2, 1, 4, 4, 0]]
 
 @pytest.mark.parametrize("train", [MIXED, ALONE], ids=["two domains", "one domain"])
 @pytest.mark.parametrize("slip", [False, True])
-def test_scores_of_pi_net_are_those_of_a_slow_loop(train: Training, slip: bool) -> None:
-    model = model_of("pi-net", train, candidate_uses_gate_member=slip)
+@pytest.mark.parametrize("name", MODELS)
+def test_scores_are_those_of_a_slow_loop(name: str, train: Training, slip: bool) -> None:
+    model = model_of(name, train, candidate_uses_gate_member=slip)
     expected = [
-        torch.cat([slow_filter_logits(model, history, number) for number in range(len(train.domains))])
+        torch.cat([slow_logits(name, model, history, number) for number in range(len(train.domains))])
         for history in HISTORIES
     ]
     assert_close(scores(model, batch_of(*HISTORIES)), torch.stack(expected))
 
 
-def test_the_loss_of_pi_net_is_that_of_a_slow_loop() -> None:
+@pytest.mark.parametrize("name", MODELS)
+def test_the_loss_is_that_of_a_slow_loop(name: str) -> None:
     """Every place asks each domain for its next item; the mean in each domain, and their sum."""
-    model = model_of("pi-net", MIXED)
+    model = model_of(name, MIXED)
     expected = torch.tensor(0.0)
     for number, domain in enumerate(PAIR):
         found = []
@@ -99,7 +118,7 @@ def test_the_loss_of_pi_net_is_that_of_a_slow_loop() -> None:
             for cut in range(1, len(log)):
                 later = [item for item in log[cut:] if domain.start <= item < domain.stop]
                 if later:
-                    logits = slow_filter_logits(model, log[:cut], number)
+                    logits = slow_logits(name, model, log[:cut], number)
                     found.append(cross_entropy(logits, tensor(later[0] - domain.start)))
         expected += torch.stack(found).mean()
     batch = next(training_batches(MIXED, 100))
@@ -184,8 +203,9 @@ def test_only_the_newest_events_of_each_domain_are_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_parameter_learns_from_two_domains(name: str) -> None:
-    model = model_of(name, MIXED, dropout=0.2)
-    model.losses(model.encode(), next(training_batches(MIXED, 100)))["next_item"].backward()
+    train = split_dataset(two_domains_world(), SplitConfig(ask="each-domain")).train
+    model = model_of(name, train, dropout=0.2)
+    model.losses(model.encode(), next(training_batches(train, 100)))["next_item"].backward()
     for parameter_name, parameter in model.named_parameters():
         assert parameter.grad is not None, parameter_name
         assert parameter.grad.abs().max() > 0, parameter_name
@@ -231,6 +251,7 @@ def test_a_batch_where_a_domain_has_no_target_trains_the_other() -> None:
         ParallelConfig(width=7, state_width=5, members=3),
         ParallelConfig(width=7, state_width=5, candidate_uses_gate_member=True),
         ParallelConfig(width=7, state_width=5, transfer="none"),
+        ParallelConfig(width=7, state_width=5, transfer="split-and-join", members=3),
     ],
 )
 @pytest.mark.parametrize("train", [MIXED, ALONE], ids=["two domains", "one domain"])
@@ -240,7 +261,12 @@ def test_parameters_are_as_many_as_the_formula_says(config: ParallelConfig, trai
     assert counted == parameter_count(config, 3, 9, domains=len(train.domains))
 
 
-@pytest.mark.parametrize(("width", "expected"), [(16, 978_891), (90, 5_667_901), (100, 6_333_471)])
-def test_the_formula_with_published_sizes(width: int, expected: int) -> None:
+SIZES = {"filter": {16: 978_891, 90: 5_667_901, 100: 6_333_471}, "split-and-join": {16: 980_779, 100: 6_395_671}}
+
+
+@pytest.mark.parametrize("transfer", SIZES)
+def test_the_formula_with_published_sizes(transfer: str) -> None:
     """HVIDEO with 8,367 and 11,404 items."""
-    assert parameter_count(ParallelConfig(width=width), 0, 8_367 + 11_404, domains=2) == expected
+    for width, expected in SIZES[transfer].items():
+        config = ParallelConfig(width=width, transfer=transfer)
+        assert parameter_count(config, 0, 8_367 + 11_404, domains=2) == expected
