@@ -19,6 +19,7 @@ from lightgc2n.baselines.lightgcn import LightGCNConfig, build_lightgcn, restore
 from lightgc2n.baselines.nais import NAISConfig, build_nais, restore_nais
 from lightgc2n.baselines.ncf import NCFConfig, build_ncf, restore_ncf
 from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn
+from lightgc2n.baselines.parallel import ParallelConfig, ParallelNet
 from lightgc2n.baselines.sasrec import SASRec, SASRecConfig
 from lightgc2n.config import read_settings, unknown_name
 from lightgc2n.data.splits import Training
@@ -57,6 +58,10 @@ def _sasrec(**preset: Any) -> Entry:
     return Entry(SASRecConfig, SASRec.build, SASRec.restore, frozenset({"tastes", "steps"}), preset=preset)
 
 
+def _parallel(**preset: Any) -> Entry:
+    return Entry(ParallelConfig, ParallelNet.build, ParallelNet.restore, frozenset({"tastes", "steps"}), preset=preset)
+
+
 ZOO: dict[str, Entry] = {
     "popularity": _floor(Popularity, "favourites"),
     "recency": _floor(Recency, "tastes"),
@@ -76,6 +81,9 @@ ZOO: dict[str, Entry] = {
     "sasrec": _sasrec(),
     "sasrec-gbce": _sasrec(loss="gbce"),
     "comirec": Entry(ComiRecConfig, ComiRec.build, ComiRec.restore, frozenset({"tastes", "steps"})),
+    "pi-net": _parallel(),
+    "psjnet-1": _parallel(),
+    "psjnet-2": _parallel(transfer="split-and-join"),
 }
 
 

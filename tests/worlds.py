@@ -1,6 +1,7 @@
 """Datasets small enough to think through, and planted worlds that a model either sees or does not."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,6 +68,23 @@ def favourites_world(accounts: int = 60, items: int = 50, length: int = 12, seed
         for account in range(accounts)
     ]
     return dataset_of(logs)
+
+
+def two_domains_world(accounts: int = 80, clusters: int = 4, ring: int = 5, length: int = 16, seed: int = 0) -> Dataset:
+    """Every account likes one cluster of each domain, the same in both, and walks round its items in their order."""
+    random = np.random.default_rng(seed)
+    names = [f"{domain}{cluster}-{item}" for domain in "ev" for cluster in range(clusters) for item in range(ring)]
+    logs = []
+    for account in range(accounts):
+        place = dict(zip("ev", random.integers(ring, size=2), strict=True))
+        steps = []
+        for domain in random.choice(list("ev"), size=length):
+            place[domain] += 1
+            steps.append(f"{domain}{account % clusters}-{place[domain] % ring}")
+        logs.append((f"a{account}", " ".join(steps)))
+    size = clusters * ring
+    domains = (Domain("E", 0, size), Domain("V", size, 2 * size))
+    return replace(dataset_of(logs, items=" ".join(names)), domains=domains)
 
 
 WORLDS: Mapping[str, Dataset] = {

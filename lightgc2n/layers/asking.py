@@ -1,0 +1,75 @@
+"""Questions after many places of mixed logs at once, for models whose states never look ahead.
+
+Shapes: B logs, T longest log, X longest log of one domain, Q questions a log, D domains.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.dataset import Domain
+from lightgc2n.layers.domains import NOTHING, DomainView, draw_questions, newest_views, targets_after, view_of
+from lightgc2n.layers.windows import cut_rows
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What each domain sees of the logs, and how many of its events each question shows."""
+
+    views: list[DomainView]
+    shown: list[Int[Tensor, "B Q"]]
+
+    def crossed(self, source: int) -> Int[Tensor, "B X"]:
+        """How many events of the other domain came before each event of this one.
+
+        A domain that is alone is its own other domain.
+        """
+        view = self.views[source]
+        if len(self.views) > 1:
+            return view.others
+        return torch.arange(view.items.shape[1], device=view.items.device).expand_as(view.items)
+
+
+def ask_at_the_end(batch: Batch, domains: Sequence[Domain], longest: int) -> Asking:
+    """One question a log, after its newest `longest` events of each domain."""
+    views = newest_views(batch, domains, longest)
+    return Asking(views, [view.length[:, None] for view in views])
+
+
+def ask_on_the_way(
+    batch: TrainingBatch, domains: Sequence[Domain], longest: int, most: int
+) -> tuple[Asking, Int[Tensor, "B Q D"]]:
+    """Questions after the places that count, and the next item of each domain; -1 where there is none.
+
+    A log with more than `longest` events for each domain is cut into parts, from the newest event backwards. That loses
+    context, never a target: what is asked at the end of a part may stand in the next one.
+
+    Args:
+        most: questions of one log, drawn evenly from its places; 0 for all of them.
+    """
+    if batch.given is not None:
+        whole, given = draw_questions(batch, domains)
+        return ask_at_the_end(whole, domains, longest), given[:, None]
+    place = torch.arange(batch.log.numel(), device=batch.log.device).view_as(batch.log)
+    parts = cut_rows(replace(batch, next_item=place), longest * len(domains))  # carries along where each event stood
+    history = Batch(parts.account, parts.log, parts.seen.sum(dim=1))
+    chosen = _chosen(parts.counts, most)
+    targets = targets_after(batch, domains).flatten(0, 1)[parts.next_item.gather(1, chosen)]
+    shown = [_so_far(parts, domain).gather(1, chosen) for domain in domains]
+    counts = parts.counts.gather(1, chosen)[..., None]
+    return Asking([view_of(history, domain) for domain in domains], shown), targets.masked_fill(~counts, NOTHING)
+
+
+def _so_far(parts: TrainingBatch, domain: Domain) -> Int[Tensor, "B T"]:
+    return (parts.seen & (parts.log >= domain.start) & (parts.log < domain.stop)).cumsum(dim=1)
+
+
+def _chosen(counts: Bool[Tensor, "B T"], most: int) -> Int[Tensor, "B Q"]:
+    if not most:
+        return torch.arange(counts.shape[1], device=counts.device).expand_as(counts)
+    lots = torch.rand(counts.shape, device=counts.device).masked_fill(~counts, -1.0)
+    return lots.topk(min(most, counts.shape[1]), dim=1).indices
