@@ -57,8 +57,9 @@ def newest_part(batch: Batch, longest: int) -> Batch:
     length = batch.length.clamp(max=longest)
     width = min(longest, batch.history.shape[1])
     place = torch.arange(width, device=length.device) + (batch.length - length)[:, None]
-    history = batch.history.gather(1, place.clamp(max=batch.history.shape[1] - 1))
-    return replace(batch, history=history, length=length)
+    place = place.clamp(max=batch.history.shape[1] - 1)
+    ages = None if batch.ages is None else batch.ages.gather(1, place)
+    return replace(batch, history=batch.history.gather(1, place), length=length, ages=ages)
 
 
 def cut_rows(batch: TrainingBatch, longest: int) -> TrainingBatch:

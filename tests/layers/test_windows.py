@@ -21,8 +21,11 @@ def test_packing_by_hand() -> None:
 
 def test_the_newest_part() -> None:
     history = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [7, 8, 9, 0], [0, 0, 0, 0]])
-    part = newest_part(Batch(torch.zeros(4, dtype=torch.long), history, torch.tensor([4, 2, 3, 0])), longest=2)
+    batch = Batch(torch.zeros(4, dtype=torch.long), history, torch.tensor([4, 2, 3, 0]), ages=10.0 * history)
+    part = newest_part(batch, longest=2)
     assert part.length.tolist() == [2, 2, 2, 0]
+    assert part.ages is not None
+    assert part.ages[part.known].tolist() == [30, 40, 50, 60, 80, 90]
     assert part.history[part.known].tolist() == [3, 4, 5, 6, 8, 9]
     assert part.history.shape == (4, 2)
 
