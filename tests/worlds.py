@@ -1,6 +1,7 @@
 """Datasets small enough to think through, and planted worlds that a model either sees or does not."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,6 +68,25 @@ def favourites_world(accounts: int = 60, items: int = 50, length: int = 12, seed
         for account in range(accounts)
     ]
     return dataset_of(logs)
+
+
+def two_domains_world(accounts: int = 60, clusters: int = 5, ring: int = 5, length: int = 24, seed: int = 0) -> Dataset:
+    """Every account has one taste in both domains, and walks round that taste's ring of items in each.
+
+    Which domain comes next is drawn; what comes next within it is certain.
+    """
+    random = np.random.default_rng(seed)
+    items = " ".join(f"{name}{taste}-{place}" for name in "ev" for taste in range(clusters) for place in range(ring))
+    logs = []
+    for account in range(accounts):
+        taste, place, log = account % clusters, random.integers(ring, size=2), []
+        for which in random.integers(2, size=length):
+            log.append(f"{'ev'[which]}{taste}-{place[which] % ring}")
+            place[which] += 1
+        logs.append((f"a{account}", " ".join(log)))
+    half = clusters * ring
+    domains = (Domain("E", 0, half), Domain("V", half, 2 * half))
+    return replace(dataset_of(logs, items=items), domains=domains)
 
 
 WORLDS: Mapping[str, Dataset] = {
