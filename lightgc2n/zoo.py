@@ -21,6 +21,7 @@ from lightgc2n.baselines.nais import NAISConfig, build_nais, restore_nais
 from lightgc2n.baselines.ncf import NCFConfig, build_ncf, restore_ncf
 from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn
 from lightgc2n.baselines.sasrec import SASRec, SASRecConfig
+from lightgc2n.baselines.tidagcn import TiDAGCN, TiDAGCNConfig
 from lightgc2n.config import read_settings, unknown_name
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import DataError, SettingError
@@ -78,6 +79,7 @@ ZOO: dict[str, Entry] = {
     "sasrec-gbce": _sasrec(loss="gbce", tied=False),
     "comirec": Entry(ComiRecConfig, ComiRec.build, ComiRec.restore, frozenset({"tastes", "steps"})),
     "da-gcn": Entry(DAGCNConfig, DAGCN.build, DAGCN.restore, frozenset({"tastes"})),
+    "tida-gcn": Entry(TiDAGCNConfig, TiDAGCN.build, TiDAGCN.restore, frozenset({"tastes"})),
 }
 
 
