@@ -163,6 +163,17 @@ def test_the_loss_is_that_of_a_slow_loop() -> None:
     assert_close(model.losses(nodes, batch)["next_item"], expected)
 
 
+def test_targets_that_stand_apart_are_asked_after_the_whole_log() -> None:
+    train = replace(training_of([[0, 4, 1], [3, 5]], items=6), domains=HALVES)
+    train = replace(train, given=np.array([[2, 5], [-1, 4]], dtype=np.int32))
+    model = model_of(train, dropout=0.0)
+    nodes = model.encode()
+    whole = Batch(tensor([0, 1]), tensor([[0, 4, 1], [3, 5, 0]]), tensor([3, 2]))
+    first, second = (model.scores(nodes, whole, domain).log_softmax(dim=1) for domain in HALVES)
+    batch = next(training_batches(train, 10))
+    assert_close(model.losses(nodes, batch)["next_item"], -first[0, 2] - (second[0, 2] + second[1, 1]) / 2)
+
+
 @pytest.mark.parametrize("edge_weight", ["attention", "attention-epoch", "binary"])
 @pytest.mark.parametrize("layers", [1, 3])
 def test_an_account_folded_in_with_its_neighbours_is_its_node(edge_weight: str, layers: int) -> None:
