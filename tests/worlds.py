@@ -70,23 +70,21 @@ def favourites_world(accounts: int = 60, items: int = 50, length: int = 12, seed
     return dataset_of(logs)
 
 
-def two_domains_world(accounts: int = 60, clusters: int = 5, ring: int = 5, length: int = 24, seed: int = 0) -> Dataset:
-    """Every account has one taste in both domains, and walks round that taste's ring of items in each.
-
-    Which domain comes next is drawn; what comes next within it is certain.
-    """
+def two_domains_world(accounts: int = 80, clusters: int = 4, ring: int = 5, length: int = 16, seed: int = 0) -> Dataset:
+    """Every account likes one cluster of each domain, the same in both, and walks round its items in their order."""
     random = np.random.default_rng(seed)
-    items = " ".join(f"{name}{taste}-{place}" for name in "ev" for taste in range(clusters) for place in range(ring))
+    names = [f"{domain}{cluster}-{item}" for domain in "ev" for cluster in range(clusters) for item in range(ring)]
     logs = []
     for account in range(accounts):
-        taste, place, log = account % clusters, random.integers(ring, size=2), []
-        for which in random.integers(2, size=length):
-            log.append(f"{'ev'[which]}{taste}-{place[which] % ring}")
-            place[which] += 1
-        logs.append((f"a{account}", " ".join(log)))
-    half = clusters * ring
-    domains = (Domain("E", 0, half), Domain("V", half, 2 * half))
-    return replace(dataset_of(logs, items=items), domains=domains)
+        place = dict(zip("ev", random.integers(ring, size=2), strict=True))
+        steps = []
+        for domain in random.choice(list("ev"), size=length):
+            place[domain] += 1
+            steps.append(f"{domain}{account % clusters}-{place[domain] % ring}")
+        logs.append((f"a{account}", " ".join(steps)))
+    size = clusters * ring
+    domains = (Domain("E", 0, size), Domain("V", size, 2 * size))
+    return replace(dataset_of(logs, items=" ".join(names)), domains=domains)
 
 
 WORLDS: Mapping[str, Dataset] = {
