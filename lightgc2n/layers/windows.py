@@ -64,8 +64,9 @@ def newest_part(batch: Batch, longest: int) -> Batch:
     length = batch.length.clamp(max=longest)
     width = min(longest, batch.history.shape[1])
     place = torch.arange(width, device=length.device) + (batch.length - length)[:, None]
-    history = batch.history.gather(1, place.clamp(max=batch.history.shape[1] - 1))
-    return replace(batch, history=history, length=length)
+    place = place.clamp(max=batch.history.shape[1] - 1)
+    newest = replace(batch, history=batch.history.gather(1, place), length=length, ages=None)
+    return newest if batch.ages is None else replace(newest, ages=batch.ages.gather(1, place) * newest.known)
 
 
 def cut_rows(batch: TrainingBatch, longest: int) -> TrainingBatch:
