@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lightgc2n.baselines.comirec import ComiRec, ComiRecConfig
 from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency
+from lightgc2n.baselines.dagcn import DAGCN, DAGCNConfig
 from lightgc2n.baselines.floor import Floor
 from lightgc2n.baselines.gru4rec import GRU4Rec, GRU4RecConfig
 from lightgc2n.baselines.hrnn import HRNN, HRNNConfig
@@ -21,6 +22,7 @@ from lightgc2n.baselines.ncf import NCFConfig, build_ncf, restore_ncf
 from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn
 from lightgc2n.baselines.parallel import ParallelConfig, ParallelNet
 from lightgc2n.baselines.sasrec import SASRec, SASRecConfig
+from lightgc2n.baselines.tidagcn import TiDAGCN, TiDAGCNConfig
 from lightgc2n.config import read_settings, unknown_name
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import DataError, SettingError
@@ -84,6 +86,8 @@ ZOO: dict[str, Entry] = {
     "pi-net": _parallel(),
     "psjnet-1": _parallel(),
     "psjnet-2": _parallel(transfer="split-and-join"),
+    "da-gcn": Entry(DAGCNConfig, DAGCN.build, DAGCN.restore, frozenset({"tastes"})),
+    "tida-gcn": Entry(TiDAGCNConfig, TiDAGCN.build, TiDAGCN.restore, frozenset({"tastes"})),
 }
 
 

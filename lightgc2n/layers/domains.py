@@ -93,3 +93,14 @@ def cut_at(batch: TrainingBatch, cut: Int[Tensor, "B"]) -> Batch:
     if batch.gaps is not None:
         ages = (batch.gaps * shown).flip(1).cumsum(dim=1).flip(1) * shown
     return Batch(batch.account, batch.log * shown, cut + 1, ages)
+
+
+def draw_several(batch: TrainingBatch, domains: Sequence[Domain], cuts: int) -> tuple[Batch, Int[Tensor, "Q D"]]:
+    """`draw_questions` so many times over, one below the other; once where the source gives the targets."""
+    drawn = [draw_questions(batch, domains) for _ in range(cuts if batch.given is None else 1)]
+    asked, targets = [one for one, _ in drawn], torch.cat([target for _, target in drawn])
+    ages = [one.ages for one in asked if one.ages is not None]
+    account, history, length = (
+        torch.cat([getattr(one, name) for one in asked]) for name in ("account", "history", "length")
+    )
+    return Batch(account, history, length, torch.cat(ages) if ages else None), targets

@@ -19,7 +19,7 @@ LONGEST_PIECE = 128  # edges that are summed in one go on a GPU: an item may hav
 
 
 class RowSums(nn.Module):
-    """For each row the weighted sum over its edges; no gradient."""
+    """For each row the sum over its edges, weighed as they are or as the caller says; no gradient."""
 
     columns: Int[Tensor, "E"]
     offsets: Int[Tensor, "R_and_one"]
@@ -34,17 +34,18 @@ class RowSums(nn.Module):
         for name, array in (arrays | {"pieces": pieces, "row_pieces": row_pieces}).items():
             self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)), persistent=False)
 
-    def forward(self, table: Float[Tensor, "W D"]) -> Float[Tensor, "R D"]:
+    def forward(self, table: Float[Tensor, "W D"], weights: Float[Tensor, "E"] | None = None) -> Float[Tensor, "R D"]:
+        weights = self.weights if weights is None else weights
         if has_kernels(table):
             from lightgc2n.layers.kernels import sums
 
-            return sums.segment_sum(table, self.columns, self.weights, self.pieces, self.row_pieces)
+            return sums.segment_sum(table, self.columns, weights, self.pieces, self.row_pieces)
         return embedding_bag(
             self.columns,
             table,
             self.offsets,
             mode="sum",
-            per_sample_weights=self.weights.to(table.dtype),
+            per_sample_weights=weights.to(table.dtype),
             include_last_offset=True,
         )
 

@@ -58,8 +58,8 @@ def newest_part(batch: Batch, longest: int) -> Batch:
     width = min(longest, batch.history.shape[1])
     place = torch.arange(width, device=length.device) + (batch.length - length)[:, None]
     place = place.clamp(max=batch.history.shape[1] - 1)
-    ages = None if batch.ages is None else batch.ages.gather(1, place)
-    return replace(batch, history=batch.history.gather(1, place), length=length, ages=ages)
+    newest = replace(batch, history=batch.history.gather(1, place), length=length, ages=None)
+    return newest if batch.ages is None else replace(newest, ages=batch.ages.gather(1, place) * newest.known)
 
 
 def cut_rows(batch: TrainingBatch, longest: int) -> TrainingBatch:

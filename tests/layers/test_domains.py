@@ -8,7 +8,15 @@ from torch.testing import assert_close
 
 from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
-from lightgc2n.layers.domains import cut_at, draw_cuts, draw_questions, newest_views, targets_after, view_of
+from lightgc2n.layers.domains import (
+    cut_at,
+    draw_cuts,
+    draw_questions,
+    draw_several,
+    newest_views,
+    targets_after,
+    view_of,
+)
 
 DOMAINS = (Domain("A", 0, 10), Domain("B", 10, 20))
 MIXED = st.lists(st.lists(st.integers(0, 19), max_size=8), min_size=1, max_size=4)
@@ -117,3 +125,17 @@ def test_ages_at_a_cut_are_the_days_to_the_next_event() -> None:
     shown = cut_at(timed, tensor([1]))
     assert shown.ages is not None
     assert_close(shown.ages, tensor([[3.0, 2.0, 0.0]]))  # asked on day 3, when the third event comes
+
+
+def test_several_questions_a_log_are_as_many_draws() -> None:
+    batch = training_of([1, 11, 12, 2], [15, 16])
+    torch.manual_seed(0)
+    once = [draw_questions(batch, DOMAINS) for _ in range(3)]
+    torch.manual_seed(0)
+    asked, targets = draw_several(batch, DOMAINS, 3)
+    assert targets.tolist() == [row for _, target in once for row in target.tolist()]
+    assert asked.history.tolist() == [row for one, _ in once for row in one.history.tolist()]
+    assert asked.length.tolist() == [length for one, _ in once for length in one.length.tolist()]
+    assert asked.account.tolist() == [0, 1] * 3
+    given_once, _ = draw_several(training_of([1, 11], given=[[7, 17]]), DOMAINS, 3)
+    assert given_once.history.tolist() == [[1, 11]]

@@ -30,6 +30,16 @@ def test_the_newest_part() -> None:
     assert part.history.shape == (4, 2)
 
 
+def test_the_newest_part_keeps_its_days() -> None:
+    ages = torch.tensor([[9.0, 5.0, 2.0], [4.0, 0.0, 0.0]])
+    part = newest_part(
+        Batch(torch.zeros(2, dtype=torch.long), torch.zeros(2, 3, dtype=torch.long), torch.tensor([3, 1]), ages),
+        longest=2,
+    )
+    assert part.ages is not None
+    assert part.ages.tolist() == [[5.0, 2.0], [4.0, 0.0]]
+
+
 def test_histories_before_places() -> None:
     log = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0]])
     row, place = torch.tensor([0, 0, 1, 1]), torch.tensor([3, 0, 1, -1])

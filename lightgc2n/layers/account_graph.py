@@ -1,0 +1,163 @@
+"""Convolutions on a graph of items and accounts, as DA-GCN and TiDA-GCN share them.
+
+Shapes: M items, N accounts, R = M + N nodes, E edges, K domains, B batch, D width, V width of what is read.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import dropout, embedding_bag, leaky_relu, normalize
+
+from lightgc2n.data.batches import Batch
+from lightgc2n.data.dataset import Domain
+from lightgc2n.graph.sequential import Edges
+from lightgc2n.layers.history import distinct
+from lightgc2n.layers.likeness import (
+    EdgeList,
+    EvenWeights,
+    LikenessWeights,
+    RefreshedWeights,
+    edge_products,
+    heard_along,
+)
+from lightgc2n.layers.propagation import rows_of
+
+SLOPE = 0.2  # of the leaky rectifier, as TensorFlow has it
+SHORTEST = 1e-6  # below this length a vector is not stretched to one
+WEIGHTS = {"attention": LikenessWeights, "attention-epoch": RefreshedWeights, "binary": EvenWeights}
+Combine = Callable[[list[Tensor]], Tensor]
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """What the convolutions make of the nodes: every layer, and what is read of all of them."""
+
+    raw: list[Float[Tensor, "R D"]]  # E⁰, E¹, ...
+    table: Float[Tensor, "R V"]
+    count: int  # of the items, which stand in front
+
+    @property
+    def items(self) -> Float[Tensor, "M V"]:
+        return self.table[: self.count]
+
+
+class Convolution(nn.Module):
+    """What a node hears, mapped as it is and multiplied with what the node is."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.plain, self.product = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, nodes: Float[Tensor, "R D"], heard: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
+        return leaky_relu(self.plain(heard), SLOPE) + leaky_relu(self.product(nodes * heard), SLOPE)  # S + Bi
+
+
+class AccountGraph(nn.Module):
+    """Tables of items and accounts, the edges between them, and the convolutions; edges are saved with the weights.
+
+    Args:
+        combine: makes one row of the layers of a node.
+        share: how much of what a node hears comes from its neighbours; the rest is given with the call.
+    """
+
+    offsets: Int[Tensor, "R_and_one"]
+    columns: Int[Tensor, "E"]
+    domain_stops: Int[Tensor, "K"]
+    even: Float[Tensor, "N"]  # weights of a mean over the accounts that hold anything
+
+    def __init__(
+        self,
+        edges: Edges,
+        domains: Sequence[Domain],
+        width: int,
+        layers: int,
+        weights: str,
+        drop: float,
+        combine: Combine,
+        share: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.drop, self.combine, self.share, self.domains = drop, combine, share, tuple(domains)
+        count = domains[-1].stop
+        self.items = nn.Parameter(torch.empty(count, width))
+        self.accounts = nn.Parameter(torch.empty(edges.width - count, width))
+        self.convolutions = nn.ModuleList(Convolution(width) for _ in range(layers))
+        self.edges = EdgeList(edges)
+        self.weights = WEIGHTS[weights](len(edges.columns))
+        self.register_buffer("offsets", torch.from_numpy(edges.offsets))
+        self.register_buffer("columns", torch.from_numpy(edges.columns))
+        self.register_buffer("domain_stops", torch.tensor([domain.stop for domain in domains]))
+        held = self.edges.totals((self.columns < count).float())[count:] > 0
+        self.register_buffer("even", held / held.sum().clamp(min=1), persistent=False)
+        self._start()
+
+    def _start(self) -> None:
+        """Each domain's items count as a table of their own."""
+        for table in (*(self.items[domain.start : domain.stop] for domain in self.domains), self.accounts):
+            nn.init.xavier_uniform_(table.data)
+        for layer in self.convolutions.modules():
+            if isinstance(layer, nn.Linear):
+                nn.init.xavier_uniform_(layer.weight)
+                nn.init.zeros_(layer.bias)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Once an epoch, for weights that change no oftener."""
+        self.weights.refresh(self._nodes(), self.edges)
+
+    def forward(self, rest: Float[Tensor, "M D"] | None = None) -> Nodes:
+        nodes = self._nodes()
+        weights = self.weights(nodes, self.edges)  # γ, from E⁰
+        added = 0.0 if rest is None else torch.cat([rest, torch.zeros_like(self.accounts)])
+        raw, read = [nodes], [nodes]
+        for convolution in self.convolutions:
+            heard = self.share * heard_along(nodes, weights, self.edges) + added  # M = Γ E^l
+            nodes = dropout(convolution(nodes, heard), self.drop, self.training)  # E^{l+1}
+            raw.append(nodes)
+            read.append(normalize(nodes, eps=SHORTEST))  # Ē^{l+1}
+        return Nodes(raw, self.combine(read), len(self.items))
+
+    def accounts_of(self, nodes: Nodes, batch: Batch) -> Float[Tensor, "B V"]:
+        """The rows of the accounts that ask; one that training does not have is folded in."""
+        found = rows_of(nodes.table, len(self.items) + batch.account.clamp(min=0))
+        stranger = batch.account < 0
+        if bool(stranger.any()):
+            found = torch.where(stranger[:, None], self.folded_in(nodes, batch), found)
+        return found
+
+    @torch.no_grad()
+    def folded_in(self, nodes: Nodes, batch: Batch) -> Float[Tensor, "B V"]:
+        """The rows of accounts whose neighbours are the items of the history; a stranger starts from the mean."""
+        known_start = self.accounts[batch.account.clamp(min=0)]
+        own = torch.where((batch.account >= 0)[:, None], known_start, self.even @ self.accounts)
+        items, known = distinct(batch.history, batch.known)
+        row, item = known.nonzero()[:, 0], items[known]
+        offsets = torch.cat([item.new_zeros(1), known.sum(dim=1).cumsum(dim=0)])
+        unit = normalize(own)
+        match = edge_products(unit, row, normalize(self.items), item)
+        weights, own_weight = self.weights.of_newcomers(match, row, unit.square().sum(dim=1))
+        read = [own]
+        for convolution, table in zip(self.convolutions, nodes.raw, strict=False):
+            senders = table[: len(self.items)].contiguous()
+            heard = embedding_bag(
+                item, senders, offsets, mode="sum", per_sample_weights=weights, include_last_offset=True
+            )
+            own = convolution(own, self.share * (heard + own_weight[:, None] * own))
+            read.append(normalize(own, eps=SHORTEST))
+        return self.combine(read)
+
+    def _nodes(self) -> Float[Tensor, "R D"]:
+        return torch.cat([self.items, self.accounts])
+
+
+def edges_saved(tensors: Mapping[str, Tensor]) -> tuple[Edges, tuple[Domain, ...]]:
+    """The edges and the domains that an `AccountGraph` called `graph` was saved with."""
+    offsets, columns = tensors["graph.offsets"].numpy(), tensors["graph.columns"].numpy()
+    stops = tensors["graph.domain_stops"].tolist()
+    domains = tuple(Domain(str(k), start, stop) for k, (start, stop) in enumerate(pairwise([0, *stops])))
+    return Edges(offsets, columns, np.ones(len(columns), dtype=np.float32), len(offsets) - 1), domains

@@ -1,0 +1,166 @@
+"""TiDA-GCN: waits inside the messages, time that may be missing, two domains, and the parameter formula."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import tensor
+from torch.nn.functional import leaky_relu
+from torch.testing import assert_close
+
+from lightgc2n import zoo
+from lightgc2n.baselines.tidagcn import TiDAGCN, TiDAGCNConfig, parameter_count
+from lightgc2n.data.batches import Batch, training_batches
+from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import Training
+from lightgc2n.errors import SettingError
+from lightgc2n.training.steps import TrainingConfig
+from tests.baselines.test_dagcn import (
+    HALVES,
+    LOGS,
+    check_learns_two_domains,
+    check_padding_and_singles,
+    train_of_halves,
+)
+from tests.graph.logs import training_of
+
+DAY = 86_400 * 1_000_000
+EVERYTHING = Domain("all", 0, 6)
+
+
+def timed(shift: int = 0) -> Training:
+    """The n-th event of all logs together happens on day n²."""
+    train = train_of_halves()
+    return replace(train, times=(np.arange(len(train.events), dtype=np.int64) ** 2 + shift) * DAY)
+
+
+def model_of(train: Training | None = None, **changes: Any) -> TiDAGCN:
+    torch.manual_seed(0)
+    model = zoo.build("tida-gcn", train or timed(), {"width": 3, "latent_users": 2, **changes})
+    assert isinstance(model, TiDAGCN)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    model.start_epoch(0)
+    return model.eval()
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_messages_hold_waits_as_a_loop_says(layers: int) -> None:
+    model = model_of(layers=layers, edge_weight="binary", graph_share=0.7)
+    graph, waits = model.graph, model.waits
+    assert waits is not None
+    base = torch.cat([graph.items, graph.accounts])
+    nodes, total = base, base
+    for convolution in graph.convolutions:
+        following = []
+        for row in range(len(base)):
+            heard = 0.7 * nodes[graph.columns[graph.offsets[row] : graph.offsets[row + 1]]].sum(dim=0)
+            if row < 6:  # accounts wait for nothing
+                for place in range(int(waits.offsets[row]), int(waits.offsets[row + 1])):
+                    heard = heard + 0.3 * waits.shares[place] * waits.table[waits.columns[place]]
+            straight = leaky_relu(convolution.plain(heard), 0.2)
+            following.append(straight + leaky_relu(convolution.product(nodes[row] * heard), 0.2))
+        nodes = torch.stack(following)
+        total = total + nodes / nodes.norm(dim=1, keepdim=True)
+    assert_close(model.encode().table, total / (layers + 1), rtol=1e-4, atol=1e-5)
+
+
+def scores(model: TiDAGCN) -> torch.Tensor:
+    return model.scores(model.encode(), Batch(tensor([0, -1]), tensor([[1, 4], [5, 0]]), tensor([2, 1])), EVERYTHING)
+
+
+def test_a_shift_of_all_times_changes_nothing() -> None:
+    assert_close(scores(model_of(timed())), scores(model_of(timed(shift=1000))), rtol=0, atol=0)
+
+
+def test_waits_count_unless_neighbours_are_all() -> None:
+    for share, matters in ((0.8, True), (1.0, False)):
+        model = model_of(graph_share=share)
+        before = scores(model)
+        assert model.waits is not None
+        with torch.no_grad():
+            model.waits.table.neg_()
+        assert bool((scores(model) != before).any()) == matters
+
+
+def test_without_times_neighbours_are_all() -> None:
+    model = model_of(train_of_halves(), graph_share=0.3)
+    assert model.waits is None
+    assert model.graph.share == 1.0
+
+
+def test_waits_learn() -> None:
+    model = model_of().train()
+    terms = model.losses(model.encode(), next(training_batches(timed(), 10)))
+    terms["next_item"].backward()
+    assert model.waits is not None
+    assert model.waits.table.grad is not None
+    used = set(model.waits.columns.tolist())
+    assert used
+    assert set(model.waits.table.grad.abs().sum(dim=1).nonzero()[:, 0].tolist()) == used
+
+
+@pytest.mark.parametrize("train", [timed(), train_of_halves(), training_of(LOGS, items=6)])
+def test_saved_tensors_are_enough(train: Training) -> None:
+    model = model_of(train)
+    again = TiDAGCN.restore(model.config, model.state_dict()).eval()
+    assert_close(scores(again), scores(model), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("train", [timed(), train_of_halves()])
+def test_padding_and_company_change_nothing(train: Training) -> None:
+    check_padding_and_singles(model_of(train))
+
+
+def test_only_the_newest_events_of_each_domain_are_read() -> None:
+    model = model_of(max_length=2)
+    long = Batch(tensor([1]), tensor([[0, 3, 4, 1, 5, 2]]), tensor([6]))
+    short = Batch(tensor([1]), tensor([[4, 1, 5, 2]]), tensor([4]))
+    nodes = model.encode()
+    assert_close(model.scores(nodes, long, EVERYTHING), model.scores(nodes, short, EVERYTHING))
+
+
+def test_an_account_folded_in_with_its_neighbours_is_its_node() -> None:
+    model = model_of(layers=2)
+    shown = [log[:-1] for log in LOGS]
+    history = tensor([log + [0] * (4 - len(log)) for log in shown])
+    batch = Batch(torch.arange(4), history, tensor([len(log) for log in shown]))
+    nodes = model.encode()
+    assert_close(model.graph.folded_in(nodes, batch), nodes.table[6:].detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"width": 5, "latent_users": 1, "layers": 3, "blocks": 2}, {"waits": 9, "max_length": 7}]
+)
+def test_the_parameters_are_those_of_the_formula(changes: dict[str, Any]) -> None:
+    for train in (timed(), train_of_halves(), training_of(LOGS, items=6)):
+        model = model_of(train, **changes)
+        expected = parameter_count(model.config, 4, 6, len(train.domains), timed=train.times is not None)
+        assert sum(value.numel() for value in model.parameters()) == expected
+
+
+def test_the_formula_on_the_paper_s_data() -> None:
+    """The release counts a pad vector, matrices that nothing uses, and one more block for its second domain."""
+    ours = parameter_count(TiDAGCNConfig(max_length=28), 13_714, 8_367 + 11_404, domains=2, timed=True)
+    whole, width = 64, 16
+    unused = whole + (whole**2 + whole) + whole**2
+    block = 3 * (whole**2 + whole) + 2 * whole * 2 * width + 2 * width + whole + 4 * whole
+    assert ours + unused + block == 3_524_059
+
+
+def test_heads_must_divide_the_width() -> None:
+    with pytest.raises(SettingError, match="4 heads cannot share width 6"):
+        model_of(heads=4)
+
+
+def test_domains_are_scored_apart() -> None:
+    model = model_of()
+    nodes, batch = model.encode(), Batch(tensor([2]), tensor([[5, 1]]), tensor([2]))
+    parts = torch.cat([model.scores(nodes, batch, domain) for domain in HALVES], dim=1)
+    assert_close(model.scores(nodes, batch, Domain("part", 2, 5)), parts[:, 2:5], rtol=0, atol=0)
+
+
+def test_learns_two_domains() -> None:
+    check_learns_two_domains("tida-gcn", TrainingConfig(epochs=15, batch_size=8, learning_rate=0.02, patience=15))
