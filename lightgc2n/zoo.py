@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lightgc2n.baselines.comirec import ComiRec, ComiRecConfig
 from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency
+from lightgc2n.baselines.disenreason import DisenReasonConfig, DisenReasonStyle
 from lightgc2n.baselines.floor import Floor
 from lightgc2n.baselines.gru4rec import GRU4Rec, GRU4RecConfig
 from lightgc2n.baselines.hrnn import HRNN, HRNNConfig
@@ -76,6 +77,9 @@ ZOO: dict[str, Entry] = {
     "sasrec": _sasrec(),
     "sasrec-gbce": _sasrec(loss="gbce", tied=False),
     "comirec": Entry(ComiRecConfig, ComiRec.build, ComiRec.restore, frozenset({"tastes", "steps"})),
+    "disenreason-style": Entry(
+        DisenReasonConfig, DisenReasonStyle.build, DisenReasonStyle.restore, frozenset({"tastes", "steps"})
+    ),
 }
 
 

@@ -1,6 +1,7 @@
 """Datasets small enough to think through, and planted worlds that a model either sees or does not."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,6 +68,25 @@ def favourites_world(accounts: int = 60, items: int = 50, length: int = 12, seed
         for account in range(accounts)
     ]
     return dataset_of(logs)
+
+
+def two_domains_world(accounts: int = 80, ring: int = 5, length: int = 24, seed: int = 0) -> Dataset:
+    """Every account has one of four tastes, which holds a ring of items in E and one in V; it walks round both in turn.
+
+    Which domain comes next is a toss, and what comes next within a domain is certain.
+    """
+    random = np.random.default_rng(seed)
+    logs = []
+    for account in range(accounts):
+        place, text = {name: int(random.integers(ring)) for name in "EV"}, []
+        for name in random.choice(["E", "V"], size=length):
+            place[name] += 1
+            text.append(f"{name}{account % 4}-{place[name] % ring}")
+        logs.append((f"a{account}", " ".join(text)))
+    names = {name: [f"{name}{taste}-{item}" for taste in range(4) for item in range(ring)] for name in "EV"}
+    size = 4 * ring
+    domains = (Domain("E", 0, size), Domain("V", size, 2 * size))
+    return replace(dataset_of(logs, items=" ".join(names["E"] + names["V"])), domains=domains)
 
 
 WORLDS: Mapping[str, Dataset] = {

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.filterwarnings("error")
 FLOORS = [name for name, entry in zoo.ZOO.items() if entry.is_floor]
 TRAINED = [name for name in zoo.ZOO if name not in FLOORS]
 QUICK = TrainingConfig(epochs=15, batch_size=8, learning_rate=0.02, patience=15)
-# Attention of width 64 on a table that is read and scored with throws itself about at the quick rate.
-TRAINED_WITH = {"sasrec": replace(QUICK, learning_rate=0.005)}
+# Models of width 64 with one table to read and to score with throw themselves about at the quick rate.
+TRAINED_WITH = dict.fromkeys(("sasrec", "disenreason-style"), replace(QUICK, learning_rate=0.005))
 
 
 def fitted(name: str, split: Split) -> Model:

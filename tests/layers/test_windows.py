@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from lightgc2n.data.batches import Batch
-from lightgc2n.layers.windows import cut_windows, histories_before, newest_part
+from lightgc2n.layers.windows import cut_windows, draw_places, histories_before, newest_part
 
 
 def seen(lengths: list[int]) -> torch.Tensor:
@@ -62,3 +62,15 @@ def test_histories_before_places() -> None:
     assert [items[i][known[i]].tolist() for i in range(4)] == [[2, 3, 4], [1], [5, 6], []]
     assert known.tolist() == [[True] * 3, [True, False, False], [True, True, False], [False] * 3]
     assert histories_before(log, row, place, longest=9, newest_first=True)[0].shape == (4, 4)
+
+
+def test_places_are_drawn_evenly_from_those_that_count() -> None:
+    torch.manual_seed(0)
+    counts = torch.tensor([[True, True, False, True], [False, True, False, False], [False] * 4])
+    seen = torch.zeros(3, 4)
+    for _ in range(600):
+        row, place = draw_places(counts, 2)
+        assert torch.bincount(row, minlength=3).tolist() == [2, 1, 0]
+        assert len(set(zip(row.tolist(), place.tolist(), strict=True))) == 3  # none twice
+        seen[row, place] += 1
+    assert_close(seen / 600, torch.tensor([[2 / 3, 2 / 3, 0, 2 / 3], [0, 1.0, 0, 0], [0, 0, 0, 0]]), atol=0.06, rtol=0)
