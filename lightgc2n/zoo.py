@@ -21,6 +21,7 @@ from lightgc2n.baselines.nais import NAISConfig, build_nais, restore_nais
 from lightgc2n.baselines.ncf import NCFConfig, build_ncf, restore_ncf
 from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn
 from lightgc2n.baselines.sasrec import SASRec, SASRecConfig
+from lightgc2n.baselines.tgsrec import TGSRec, TGSRecConfig
 from lightgc2n.config import read_settings, unknown_name
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import DataError, SettingError
@@ -80,6 +81,7 @@ ZOO: dict[str, Entry] = {
     "disenreason-style": Entry(
         DisenReasonConfig, DisenReasonStyle.build, DisenReasonStyle.restore, frozenset({"tastes", "steps"})
     ),
+    "tgsrec": Entry(TGSRecConfig, TGSRec.build, TGSRec.restore, frozenset({"tastes", "steps"})),
 }
 
 

@@ -19,6 +19,7 @@ from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, Training
+from lightgc2n.layers.attention import softmax_over
 from lightgc2n.layers.sampled import mean_softmax
 from lightgc2n.layers.spectrum import FIRST_DEVIATION, Bands, FilteredBands, frequencies_of
 from lightgc2n.layers.windows import draw_places, histories_before
@@ -272,12 +273,6 @@ class DisenReasonStyle(Model):
 
 def _even(width: int) -> EvenFusion:
     return EvenFusion()
-
-
-def softmax_over(known: Bool[Tensor, "*#any W"], logits: Float[Tensor, "*any W"]) -> Float[Tensor, "*any W"]:
-    """The softmax over known places; zero everywhere where none is."""
-    shares = torch.softmax(logits.masked_fill(~known, torch.finfo(logits.dtype).min), dim=-1)
-    return shares * known
 
 
 @torch.no_grad()

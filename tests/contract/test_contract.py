@@ -32,6 +32,8 @@ TRAINED = [name for name in zoo.ZOO if name not in FLOORS]
 QUICK = TrainingConfig(epochs=15, batch_size=8, learning_rate=0.02, patience=15)
 # Models of width 64 with one table to read and to score with throw themselves about at the quick rate.
 TRAINED_WITH = dict.fromkeys(("sasrec", "disenreason-style"), replace(QUICK, learning_rate=0.005))
+# Nothing of a node passes a layer by itself, so at a high rate all become one; it takes small steps, and more of them.
+TRAINED_WITH["tgsrec"] = replace(QUICK, learning_rate=0.002, epochs=30, patience=30)
 
 
 def fitted(name: str, split: Split) -> Model:
