@@ -13,6 +13,7 @@ from torch import Tensor
 from lightgc2n.baselines.comirec import ComiRec, ComiRecConfig
 from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency
 from lightgc2n.baselines.dagcn import DAGCN, DAGCNConfig
+from lightgc2n.baselines.disenreason import DisenReasonConfig, DisenReasonStyle
 from lightgc2n.baselines.floor import Floor
 from lightgc2n.baselines.gru4rec import GRU4Rec, GRU4RecConfig
 from lightgc2n.baselines.hrnn import HRNN, HRNNConfig
@@ -22,6 +23,7 @@ from lightgc2n.baselines.ncf import NCFConfig, build_ncf, restore_ncf
 from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn
 from lightgc2n.baselines.parallel import ParallelConfig, ParallelNet
 from lightgc2n.baselines.sasrec import SASRec, SASRecConfig
+from lightgc2n.baselines.tgsrec import TGSRec, TGSRecConfig
 from lightgc2n.baselines.tidagcn import TiDAGCN, TiDAGCNConfig
 from lightgc2n.config import read_settings, unknown_name
 from lightgc2n.data.splits import Training
@@ -88,6 +90,10 @@ ZOO: dict[str, Entry] = {
     "psjnet-2": _parallel(transfer="split-and-join"),
     "da-gcn": Entry(DAGCNConfig, DAGCN.build, DAGCN.restore, frozenset({"tastes"})),
     "tida-gcn": Entry(TiDAGCNConfig, TiDAGCN.build, TiDAGCN.restore, frozenset({"tastes"})),
+    "disenreason-style": Entry(
+        DisenReasonConfig, DisenReasonStyle.build, DisenReasonStyle.restore, frozenset({"tastes", "steps"})
+    ),
+    "tgsrec": Entry(TGSRecConfig, TGSRec.build, TGSRec.restore, frozenset({"tastes", "steps"})),
 }
 
 

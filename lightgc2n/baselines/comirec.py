@@ -6,7 +6,7 @@ Shapes: B batch, T history, W events read, M items, N items of a domain, I quest
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding
 
@@ -16,7 +16,7 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.layers.interests import route_interests
 from lightgc2n.layers.sampled import DrawnSoftmax, mean_softmax
-from lightgc2n.layers.windows import histories_before
+from lightgc2n.layers.windows import draw_places, histories_before
 from lightgc2n.models.contract import Model
 
 POPULARITY_POWER = 0.75
@@ -109,11 +109,3 @@ class ComiRec(Model):
         step, owner = torch.nonzero(known.T, as_tuple=True)
         votes = votes[step, owner].view(len(owner), self.config.interests, self.config.width)
         return route_interests(votes, owner, len(row), self.config.routing_steps)
-
-
-def draw_places(counts: Bool[Tensor, "B T"], most: int) -> tuple[Int[Tensor, "I"], Int[Tensor, "I"]]:
-    """At most so many places of each row, drawn evenly from those that count."""
-    lots = torch.rand(counts.shape, device=counts.device).masked_fill(~counts, -1.0)
-    drawn = lots.topk(min(most, counts.shape[1]), dim=1)
-    row, column = torch.nonzero(drawn.values >= 0, as_tuple=True)
-    return row, drawn.indices[row, column]

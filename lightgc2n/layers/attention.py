@@ -1,14 +1,20 @@
-"""Causal self-attention over logs whose events are packed.
+"""Attention: over known places, and causal self-attention over logs whose events are packed.
 
 Shapes: P events, D width.
 """
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from lightgc2n.layers.windows import Packing
+
+
+def softmax_over(known: Bool[Tensor, "*#any W"], logits: Float[Tensor, "*any W"]) -> Float[Tensor, "*any W"]:
+    """The softmax over known places; zero everywhere where none is."""
+    shares = torch.softmax(logits.masked_fill(~known, torch.finfo(logits.dtype).min), dim=-1)
+    return shares * known
 
 
 class CausalAttention(nn.Module):

@@ -52,6 +52,14 @@ def histories_before(
     return log[row[:, None], torch.where(known, wanted, 0)], known
 
 
+def draw_places(counts: Bool[Tensor, "B T"], most: int) -> tuple[Int[Tensor, "I"], Int[Tensor, "I"]]:
+    """At most so many places of each row, drawn evenly from those that count."""
+    lots = torch.rand(counts.shape, device=counts.device).masked_fill(~counts, -1.0)
+    drawn = lots.topk(min(most, counts.shape[1]), dim=1)
+    row, column = torch.nonzero(drawn.values >= 0, as_tuple=True)
+    return row, drawn.indices[row, column]
+
+
 def newest_part(batch: Batch, longest: int) -> Batch:
     """The same histories, of which only the newest events are left."""
     length = batch.length.clamp(max=longest)

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from lightgc2n import zoo
-from lightgc2n.baselines.comirec import ComiRec, ComiRecConfig, draw_places, parameter_count
+from lightgc2n.baselines.comirec import ComiRec, ComiRecConfig, parameter_count
 from lightgc2n.data.batches import Batch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
@@ -82,18 +82,6 @@ def test_the_loss_reads_the_interest_nearest_to_the_target() -> None:
     only_last = replace(batch, counts=torch.tensor([[False, False, False, True], [True, False, False, False]]))
     found = made.losses(made.encode(), only_last)["next_item"]
     assert_close(found, torch.stack(terms[3:]).mean(), rtol=1e-4, atol=1e-5)
-
-
-def test_places_are_drawn_evenly_from_those_that_count() -> None:
-    torch.manual_seed(0)
-    counts = torch.tensor([[True, True, False, True], [False, True, False, False], [False] * 4])
-    seen = torch.zeros(3, 4)
-    for _ in range(600):
-        row, place = draw_places(counts, 2)
-        assert torch.bincount(row, minlength=3).tolist() == [2, 1, 0]
-        assert len(set(zip(row.tolist(), place.tolist(), strict=True))) == 3  # none twice
-        seen[row, place] += 1
-    assert_close(seen / 600, torch.tensor([[2 / 3, 2 / 3, 0, 2 / 3], [0, 1.0, 0, 0], [0, 0, 0, 0]]), atol=0.06, rtol=0)
 
 
 def test_a_history_without_events_scores_all_alike() -> None:

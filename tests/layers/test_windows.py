@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from lightgc2n.data.batches import Batch, TrainingBatch
-from lightgc2n.layers.windows import cut_rows, histories_before, newest_part, pack
+from lightgc2n.layers.windows import cut_rows, draw_places, histories_before, newest_part, pack
 from tests.graph.logs import training_batch
 
 
@@ -87,3 +87,15 @@ def test_rows_are_cut_one_by_one(lengths: list[int], longest: int) -> None:
         for first, stop in zip(starts, [*starts[1:], len(log) - 1], strict=True):
             expected.append((row, log[first:stop], log[first + 1 : stop + 1]))
     assert rows_of(cut_rows(training_batch(logs), longest)) == expected
+
+
+def test_places_are_drawn_evenly_from_those_that_count() -> None:
+    torch.manual_seed(0)
+    counts = torch.tensor([[True, True, False, True], [False, True, False, False], [False] * 4])
+    seen = torch.zeros(3, 4)
+    for _ in range(600):
+        row, place = draw_places(counts, 2)
+        assert torch.bincount(row, minlength=3).tolist() == [2, 1, 0]
+        assert len(set(zip(row.tolist(), place.tolist(), strict=True))) == 3  # none twice
+        seen[row, place] += 1
+    assert_close(seen / 600, torch.tensor([[2 / 3, 2 / 3, 0, 2 / 3], [0, 1.0, 0, 0], [0, 0, 0, 0]]), atol=0.06, rtol=0)
