@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import embedding, relu
+from torch.nn.functional import embedding, pad, relu
 
 from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch
@@ -153,28 +153,31 @@ class TGSRec(Model):
         return Catalogue(self)
 
     def losses(self, encoded: "Catalogue", batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
-        """The mean over places drawn from those that count; each target stands against the same drawn items."""
+        """The mean over places drawn from those that count; all targets stand against the same drawn items."""
         row, place = draw_places(batch.counts, self.config.cuts)
-        target = batch.next_item[row, place]
+        stranger = torch.rand(len(row), device=row.device) < self.config.account_dropout
+        drawn = torch.randint(len(self.items), (self.config.negatives,), device=row.device)
+        questions, target = self._asked_in_training(batch, row, place), batch.next_item[row, place]
+        account = torch.where(stranger & self.training, UNSEEN, questions.account)
+        candidates = torch.cat([target[:, None], drawn.expand(len(row), -1)], dim=1)
+        heard = self._all_but(batch.account)
+        asking = self.accounts_asking(account, questions.near, heard)
+        scores = self.score.pairs(asking, self.items_in(candidates, questions.period, heard))
+        repeated = pad(drawn == target[:, None], (1, 0), value=False)  # a drawn target is no wrong item
+        return {
+            "next_item": softmax_loss(scores.masked_fill(repeated, torch.finfo(scores.dtype).min)),
+            "penalty": self.config.penalty * self._size(account, target, drawn),
+        }
+
+    def _asked_in_training(self, batch: TrainingBatch, row: Int[Tensor, "I"], place: Int[Tensor, "I"]) -> Questions:
         gaps = torch.zeros_like(batch.log, dtype=torch.float64) if batch.gaps is None else batch.gaps.double()
         days = gaps.cumsum(dim=1)
-        stranger = torch.rand(len(row), device=row.device) < self.config.account_dropout
-        questions = self.questions(batch.account, batch.log, days - gaps, row, place, days[row, place])
+        return self.questions(batch.account, batch.log, days - gaps, row, place, days[row, place])
+
+    def _all_but(self, account: Int[Tensor, "B"]) -> Heard:
         # Differs: an account of the batch is no neighbour of any item, or its own next event would tell the answer.
-        hidden = torch.zeros(len(self.accounts), dtype=torch.bool, device=row.device)
-        hidden[batch.account] = True
-        known = torch.where(stranger & self.training, UNSEEN, questions.account)
-        drawn = torch.randint(len(self.items), (self.config.negatives,), device=row.device)
-        candidates = torch.cat([target[:, None], drawn.expand(len(row), -1)], dim=1)
-        heard = Heard(hidden, {})
-        accounts = self.accounts_asking(known, questions.near, heard)
-        scores = self.score.pairs(accounts, self.items_in(candidates, questions.period, heard))
-        repeated = candidates[:, 1:] == target[:, None]
-        others = scores[:, 1:].masked_fill(repeated, torch.finfo(scores.dtype).min)
-        return {
-            "next_item": softmax_loss(torch.cat([scores[:, :1], others], dim=1)),
-            "penalty": self.config.penalty * self._size(known, target, drawn),
-        }
+        hidden = torch.zeros(len(self.accounts), dtype=torch.bool, device=account.device)
+        return Heard(hidden.index_fill(0, account, True), {})
 
     def _size(self, account: Tensor, target: Tensor, drawn: Tensor) -> Float[Tensor, ""]:
         rows = self.rows_of_accounts(account), embedding(target, self.items), embedding(drawn, self.items)

@@ -147,7 +147,7 @@ def edges_of_training(train: Training, neighbours: int, period: float, days: boo
         "first": torch.from_numpy(np.repeat(train.offsets[:-1], lengths)),
     }
     if not days:
-        return RankEdges(tensors | {"drawn": _draw(tensors["item"], train.items, neighbours)})
+        return RankEdges(tensors | {"drawn": draw_edges(tensors["item"], train.items, neighbours)})
     assert train.times is not None
     since = (train.times - train.times.min(initial=np.iinfo(np.int64).max)) / MICROSECONDS_A_DAY
     begin = np.full(train.accounts, np.nan)
@@ -162,9 +162,12 @@ def restored_edges(tensors: dict[str, Tensor], neighbours: int, period: float) -
     return DayEdges(own, neighbours, period) if "day" in own else RankEdges(own)
 
 
-def _draw(item: Int[Tensor, "E"], items: int, neighbours: int) -> Int[Tensor, "M S"]:
-    """For each item some of its edges, drawn evenly and none twice; -1 where it has fewer."""
-    shuffled = torch.randperm(len(item))
+def draw_edges(item: Int[Tensor, "E"], items: int, neighbours: int, seed: int = 0) -> Int[Tensor, "M S"]:
+    """For each item some of its edges, drawn evenly and none twice; -1 where it has fewer.
+
+    The draw has a seed of its own: weights that are carried over to the same data find the same neighbours.
+    """
+    shuffled = torch.randperm(len(item), generator=torch.Generator().manual_seed(seed))
     edge = shuffled[item[shuffled].argsort(stable=True)]
     owner = item[edge]
     place = torch.arange(len(item)) - torch.searchsorted(owner, owner)

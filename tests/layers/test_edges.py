@@ -8,7 +8,7 @@ from torch import tensor
 from torch.testing import assert_close
 
 from lightgc2n.data.splits import SplitConfig, Training, split_dataset
-from lightgc2n.layers.edges import FARTHEST, DayEdges, RankEdges, edges_of_training
+from lightgc2n.layers.edges import FARTHEST, DayEdges, RankEdges, draw_edges, edges_of_training
 from tests.worlds import dataset_of
 
 DAY = 86_400
@@ -63,19 +63,26 @@ def test_what_stands_before_an_edge_in_its_own_log() -> None:
 
 
 def test_edges_without_days_are_drawn_evenly_and_none_twice() -> None:
-    train = training_of(*[[(1, row), (2, row)] for row in range(6)], [(3, 0)])
+    """Six edges of item 1, six of item 2 and one of item 3, of which two each are drawn."""
+    item = tensor([1, 2] * 6 + [3])
     seen = np.zeros(13)
     for seed in range(300):
-        torch.manual_seed(seed)
-        made = edges_of_training(train, 2, 1.0, days=False)
-        assert isinstance(made, RankEdges)
-        found = made.edges_of(torch.arange(5), torch.zeros(5))
-        assert found.known.tolist() == [[False] * 2, [True] * 2, [True] * 2, [True, False], [False] * 2]
-        assert (made.item[found.which][found.known] == torch.arange(5)[:, None].expand(5, 2)[found.known]).all()
-        assert found.which[1, 0] != found.which[1, 1]
-        assert (found.span == FARTHEST).all()
-        seen[found.which[found.known].numpy()] += 1 / 300
+        drawn = draw_edges(item, 5, 2, seed)
+        known = drawn >= 0
+        assert known.tolist() == [[False] * 2, [True] * 2, [True] * 2, [True, False], [False] * 2]
+        assert (item[drawn[known]] == torch.arange(5)[:, None].expand(5, 2)[known]).all()
+        assert drawn[1, 0] != drawn[1, 1]
+        seen[drawn[known].numpy()] += 1 / 300
     np.testing.assert_allclose(seen[:12], 1 / 3, atol=0.1)
+
+
+def test_edges_without_days_are_all_equally_far() -> None:
+    made = edges_of_training(training_of([(1, 0), (2, 3), (1, 4)], [(1, 1), (4, 6)]), 4, 1.0, days=False)
+    assert isinstance(made, RankEdges)
+    found = made.edges_of(tensor([1, 3]), torch.zeros(2))
+    assert found.known.tolist() == [[True, True, True, False], [False] * 4]
+    assert sorted(found.which[0, :3].tolist()) == [0, 2, 3]
+    assert (found.span == FARTHEST).all()
 
 
 def test_when_a_question_is_asked() -> None:
