@@ -68,12 +68,12 @@ def test_an_account_and_its_history_by_hand() -> None:
 
 def test_training_drops_accounts_but_never_histories() -> None:
     part, batch = AccountAndHistory(HOLDINGS, 3, 1.0, "last", 0.5), one_batch()
-    questions = ask_for_targets(batch, HOLDINGS, 1)
-    plain = ITEMS[batch.log[questions.row, questions.place]]
-    account = part.accounts[batch.account[questions.row]]
     torch.manual_seed(0)
     kinds = set()
     for _ in range(20):
+        questions = ask_for_targets(batch, HOLDINGS, 1)  # draws who is hidden
+        plain = ITEMS[batch.log[questions.row, questions.place]]
+        account = part.accounts[batch.account[questions.row]]
         rest = part.asked(ITEMS, batch, questions) - plain
         nameless = rest.abs().amax(dim=1) < 1e-6
         assert_close(rest[~nameless], account[~nameless])
