@@ -13,12 +13,15 @@ from lightgc2n.data.importing import ImportOptions, import_log
 from lightgc2n.data.members import load_members
 from lightgc2n.data.splits import Queries, SplitConfig, Training, split_dataset
 from lightgc2n.experiments.compare import compare
+from lightgc2n.training.runs import RunPlan
+from lightgc2n.training.steps import TrainingConfig
 
 
 def ranks(folder: Path) -> dict[str, list[float]]:
     dataset = load_dataset(folder)
     split = split_dataset(dataset, SplitConfig())
-    return {name: found.tolist() for name, found in compare(dataset, split, list(zoo.ZOO)).ranks.items()}
+    plans = {name: RunPlan(folder, name, training=TrainingConfig(epochs=1, batch_size=16)) for name in zoo.ZOO}
+    return {name: found.tolist() for name, found in compare(dataset, split, list(zoo.ZOO), plans=plans).ranks.items()}
 
 
 def test_no_model_is_changed_by_the_labels(tmp_path: Path) -> None:
