@@ -70,7 +70,7 @@ WIDTHS = Choice((16, 32, 64, 128))
 SPACES: Mapping[str, Range | None] = {
     "training.learning_rate": Span(3e-4, 2e-2, log=True),
     "training.weight_decay": Choice((0.0, 1e-6, 1e-5, 1e-4)),
-    "training.batch_size": Choice((64, 128, 256, 512)),
+    "training.batch_size": Choice((64, 128, 256, 512, 1024)),
     "width": WIDTHS,
     "embedding_width": WIDTHS,
     "capsule_width": WIDTHS,
@@ -83,8 +83,10 @@ SPACES: Mapping[str, Range | None] = {
     "max_length": Choice((20, 50, 100, 200)),
     **dict.fromkeys(("dropout", "input_dropout", "state_dropout", "account_dropout"), Span(0.0, 0.5)),
     **dict.fromkeys(("user_dropout", "session_dropout", "start_dropout"), Span(0.0, 0.5)),
+    "tied": Choice((False, True)),
     "contrast_weight": Span(0.0, 1.0),
     "penalty": Span(1e-6, 1e-2, log=True),
+    "gru4rec.embeddings": Choice(("shared", "separate")),
     "nais.smoothing": Span(0.2, 1.0),  # elsewhere the word means other things
     # These two have no layers: the settings are those of models that share their file.
     **dict.fromkeys(("gmf.layers", "gmf.dropout", "gmf-ce.layers", "gmf-ce.dropout"), None),
@@ -106,7 +108,7 @@ def space_of(model: str, fixed: Iterable[str] = ()) -> dict[str, Range]:
             drawn = SPACES.get(f"{table}.{field.name}", common)
             # A setting of the same name but another type is another thing.
             if drawn is not None and drawn.kind is types[field.name]:
-                found[f"{table}.{field.name}"] = drawn.within(*_bounds(field))
+                found[f"{table}.{field.name}"] = drawn if drawn.kind is str else drawn.within(*_bounds(field))
     return {name: drawn for name, drawn in found.items() if drawn is not None and name not in set(fixed)}
 
 

@@ -12,6 +12,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
+# A GPU would otherwise round the products of a recurrence to ten bits, and rank other items first than a CPU.
+torch.backends.cudnn.allow_tf32 = False
+
 
 def new_gru(input_width: int, width: int) -> nn.GRU:
     """One layer with every gate's block of weights drawn by its own size, and no bias to start with."""
