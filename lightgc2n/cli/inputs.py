@@ -52,27 +52,13 @@ def read_model_tables(
     if config is None or not config.is_dir():
         shared = read_tables(config, overrides, known)
         return dict.fromkeys(models, shared)
+    from lightgc2n.experiments.model_settings import files_of_models, tables_of_model
+
     said = read_tables(None, overrides, known)
-    files = _files_of_models(config)
+    files = files_of_models(config)
     say(f"{config}: settings for {', '.join(name for name in models if name in files) or 'none of the models'}")
-    found = {name: read_tables(files.get(name), None, [name, "training"]) for name in models}
+    found = {name: tables_of_model(files.get(name), name) for name in models}
     return {name: {table: own.get(table, {}) | values for table, values in said.items()} for name, own in found.items()}
-
-
-def _files_of_models(folder: Path) -> dict[str, Path]:
-    from lightgc2n import zoo
-    from lightgc2n.config import unknown_name
-    from lightgc2n.errors import SettingError
-
-    files = {path.stem: path for path in sorted(folder.glob("*.toml"))}
-    for name, path in files.items():
-        if name not in zoo.ZOO:
-            raise SettingError(f"{path}: {unknown_name('model', name, zoo.ZOO)}")
-    if not files:
-        raise SettingError(
-            f"{folder}: holds no MODEL.toml. Make one with: lightgc2n tune ... --save {folder}/MODEL.toml"
-        )
-    return files
 
 
 def warn_of_leaks(dataset: "Dataset", split: "Split") -> None:

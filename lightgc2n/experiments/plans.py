@@ -10,6 +10,7 @@
 
 Each of `data`, `domain`, `model` and `seed` may be a list, and every combination is a run, called
 DATA[-DOMAIN]-MODEL-seedN. A `[[run]]` takes all that it does not say from the top; its `name` then stands for MODEL.
+`config` names a folder with one TOML file a model; what the plan says itself beats such a file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from lightgc2n import zoo
 from lightgc2n.config import read_settings, read_toml, unknown_name
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import SettingError
+from lightgc2n.experiments.model_settings import files_of_models, tables_of_model
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
 
@@ -38,11 +40,11 @@ def read_plan(path: Path) -> dict[str, RunPlan]:
     entries = top.pop("run", [{}])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise SettingError(f"{path}: a run stands under [[run]], in two pairs of brackets.")
-    _refuse_unknown(top, [*AXES, *TABLES, "run"], str(path))
+    _refuse_unknown(top, [*AXES, *TABLES, "config", "run"], str(path))
     runs: dict[str, RunPlan] = {}
     for number, entry in enumerate(entries, start=1):
         where = f"{path}: run {number}" if entry else str(path)
-        _refuse_unknown(entry, [*AXES, *TABLES, "name"], where)
+        _refuse_unknown(entry, [*AXES, *TABLES, "config", "name"], where)
         for name, plan in _expanded(top, entry, path.parent, where):
             if name in runs:
                 raise SettingError(f"{where}: a second run called {name}. Give one of them another `name`.")
@@ -65,9 +67,12 @@ def _expanded(top: dict[str, Any], entry: dict[str, Any], folder: Path, where: s
     values = [_several(axis, axes[axis], where) for axis in AXES]
     tables = {name: _table(name, top, where) | _table(name, entry, where) for name in TABLES}
     name = _name(entry, values[2], where)
+    files = _files({**top, **entry}.get("config"), folder, where)
     for data, domain, model, seed in product(*values):
         parts = [(folder / data).resolve().name, domain, name or model, f"seed{seed}"]
-        yield "-".join(filter(None, parts)), _run(folder / data, domain, model, seed, tables, where)
+        of_file = tables_of_model(files.get(model), model)
+        merged = {table: of_file.get(table, {}) | said for table, said in tables.items()}
+        yield "-".join(filter(None, parts)), _run(folder / data, domain, model, seed, merged, where)
 
 
 def _run(data: Path, domain: str, model: str, seed: int, tables: dict[str, dict[str, Any]], where: str) -> RunPlan:
@@ -81,6 +86,15 @@ def _run(data: Path, domain: str, model: str, seed: int, tables: dict[str, dict[
         split=read_settings(SplitConfig, tables["split"], where=f"{where}, split"),
         training=read_settings(TrainingConfig, {**tables["training"], "seed": seed}, where=f"{where}, training"),
     )
+
+
+def _files(config: Any, folder: Path, where: str) -> dict[str, Path]:
+    """The file of each model in the folder that a plan names."""
+    if config is None:
+        return {}
+    if not isinstance(config, str) or not (folder / config).is_dir():
+        raise SettingError(f"{where}: config must name a folder with one TOML file a model, found {config!r}.")
+    return files_of_models(folder / config)
 
 
 def _several(axis: str, given: Any, where: str) -> list[Any]:

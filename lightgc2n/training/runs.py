@@ -7,7 +7,7 @@ tensorboard/        the same for TensorBoard, where that is installed
 last.safetensors    to go on from
 best.safetensors    the weights with the best validation value
 results.json        what the test found, and what training cost, where a plan asked for it
-ranks.npy           the rank of each test target, likewise
+ranks.npz           the rank of each test target, its account and its domain, likewise
 """
 
 import fcntl

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from safetensors.torch import load_file
 from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.errors import OutputError, SettingError
 from lightgc2n.experiments.plans import read_plan
+from lightgc2n.experiments.results import read_ranks
 from lightgc2n.experiments.side_by_side import train_one
 from lightgc2n.experiments.single import evaluate_run
 from lightgc2n.experiments.summary import summarise, write_summary
@@ -59,9 +61,22 @@ def test_a_run_takes_from_the_top_what_it_does_not_say(tmp_path: Path) -> None:
     assert (many.domain, many.settings, many.training.clip, many.training.epochs) == ("b", {"latent_users": 9}, 1.0, 7)
 
 
+def test_each_model_takes_its_file_and_the_plan_beats_it(tmp_path: Path) -> None:
+    (tmp_path / "found").mkdir()
+    (tmp_path / "found" / "lightgc2n.toml").write_text(
+        "[lightgc2n]\nlatent_users = 2\nlayers = 3\n[training]\nclip = 1.0\nepochs = 9\n"
+    )
+    runs = read_plan(written(tmp_path, 'config = "found"\n' + GRID))
+    mine, other = runs["E-lightgc2n-seed0"], runs["E-lightgc2n-wo-a-seed0"]
+    assert mine.settings == {"latent_users": 4, "layers": 3}
+    assert (mine.training.clip, mine.training.epochs) == (1.0, 7)
+    assert (other.settings, other.training.clip) == ({}, 5.0)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("data = 'E'\nconfig = 'nowhere'", "config must name a folder with one TOML file a model, found 'nowhere'"),
         ("modle = 'lightgc2n'", "Did you mean 'model'?"),
         ("data = 'E'\nmodel = 'lightgc2m'", "Did you mean 'lightgc2n'?"),
         ("data = 'E'\nmodel = 'markov'", "markov is a floor"),
@@ -119,7 +134,7 @@ def test_runs_go_side_by_side_and_one_that_fails_stops_no_other(world: Path) -> 
     assert (told["left"], told["failed"]) == ([], ["homes-wild-seed0"])
     first = out / "homes-lightgc2n-wo-a-seed0"
     results = json.loads((first / "results.json").read_text())
-    ranks = np.load(first / "ranks.npy", allow_pickle=False)
+    ranks = read_ranks(first).rank
     assert ranks.tolist() == evaluate_run(first).ranks["lightgc2n-wo-a"].tolist()
     assert results["metrics"]["RC@10"] == (ranks <= 10).mean()
     assert results["metrics"]["NDCG@5"] == np.where(ranks <= 5, 1 / np.log2(1 + ranks), 0).mean()
@@ -221,39 +236,43 @@ def test_options_of_a_plan_need_one(tmp_path: Path) -> None:
     assert "nothing to train on" in run("train", "--out", tmp_path / "out").stderr
 
 
-def finished(folder: Path, name: str, mrr: float, ended_by: str, stamp: str = "") -> None:
-    """A run folder that holds no more than a summary reads."""
-    shares = {"RC@5": 0.3, "RC@20": 0.5, "MRR@5": 0.1, "MRR@20": mrr}
-    costs = {"parameters": 10, "epochs": 4, "training_seconds": 2.5, "validation": 0.25, "ended_by": ended_by}
+def finished(folder: Path, name: str, ranks: list[float], ended_by: str, **said: Any) -> None:
+    """A run folder that holds no more than a summary reads: two targets of account 0, one of each other account."""
+    costs = {"parameters": 10, "epochs": 4, "training_seconds": 2.5, "validation": 0.25, "peak_memory_mb": 300.4}
+    found = {"stamps": [], "domains": ["all"], "ended_by": ended_by, **costs, **said}
     (folder / name).mkdir()
     (folder / name / "run.json").write_text("{}")
-    (folder / name / "results.json").write_text(
-        json.dumps({"metrics": shares, "stamps": [stamp] * bool(stamp), **costs})
-    )
+    (folder / name / "results.json").write_text(json.dumps(found))
+    owner = np.maximum(np.arange(len(ranks)) - 1, 0)
+    domain = np.arange(len(ranks)) % len(found["domains"])
+    np.savez(folder / name / "ranks.npz", rank=np.array(ranks, dtype=float), owner=owner, domain=domain)
 
 
 def test_a_summary_by_hand(tmp_path: Path) -> None:
-    for name, mrr, ended_by in (
-        ("E-x-seed0", 0.10, "patience"),
-        ("E-x-seed1", 0.16, "budget"),
-        ("E-x-seed10", 0.13, ""),
-    ):
-        finished(tmp_path, name, mrr, ended_by)
-    finished(tmp_path, "E-y-seed0", 0.2, "patience", stamp="it leaks")
+    finished(tmp_path, "E-x-seed0", [1, 2, 10, np.inf], "patience")  # RR@20 (1 + 1/2 + 1/10) / 4 = 0.4
+    finished(tmp_path, "E-x-seed1", [1, 1, 5, 21], "budget")  # (1 + 1 + 1/5) / 4 = 0.55
+    finished(tmp_path, "E-x-seed10", [4, 4, 4, 4], "")  # 0.25
+    finished(tmp_path, "E-y-seed0", [1, 2, 4, 4], "patience", stamps=["it leaks"], domains=["E", "V"])
     (tmp_path / "E-z-seed0").mkdir()
     (tmp_path / "E-z-seed0" / "run.json").write_text("{}")
     (tmp_path / "E-z-seed0" / "metrics.jsonl").write_text('{"epoch": 0}\n{"epoch": 1}\n{"epo')
     summary = write_summary(tmp_path)
     assert [(row["run"], row["seeds"], row["ended by budget"]) for row in summary.rows] == [
         ("E-x", 3, 1),
-        ("E-y", 1, 0),
+        ("E-y, E", 1, 0),
+        ("E-y, V", 1, 0),
     ]
-    assert summary.rows[0]["MRR@20"] == pytest.approx((0.10 + 0.16 + 0.13) / 3)
-    assert summary.rows[0]["MRR@20 spread"] == pytest.approx(0.16 - 0.10)
+    assert summary.rows[0]["MRR@20"] == pytest.approx((0.4 + 0.55 + 0.25) / 3)
+    assert summary.rows[0]["MRR@20 spread"] == pytest.approx(0.55 - 0.25)
+    assert [row["MRR@20"] for row in summary.rows[1:]] == pytest.approx([(1 + 1 / 4) / 2, (1 / 2 + 1 / 4) / 2])
+    # Drawn three times, account 0 has 3 * 2 of 3 * 2 targets and a mean of (1 + 1 + 1/4 + 1/2 + 1 + 1/4) / 6 = 2/3.
+    # Drawn three times, the last account has (0 + 0 + 1/4) / 3 = 1/12: each of the two is one draw in 27.
+    assert summary.rows[0]["low"] == pytest.approx(1 / 12)
+    assert summary.rows[0]["high"] == pytest.approx(2 / 3)
     page = (tmp_path / "summary.md").read_text()
     assert (
-        "| E-x | 3 | 30.00 (0.00) | 50.00 (0.00) | 10.00 (0.00) | 13.00 (6.00) | 25.00 (0.00) | 10 | 4 (1 by budget) |"
-        in page
+        "| E-x | 3 | 75.00 (50.00) | 83.33 (25.00) | 39.17 (30.00) | 40.00 (30.00) | 8.33 to 66.67 | 25.00 (0.00) "
+        "| 10 | 4 (1 by budget) | 0.62 | 2 | 300 |" in page
     )
     assert "Not finished: E-z-seed0 (2 epochs)." in page
     assert "it leaks" in page
