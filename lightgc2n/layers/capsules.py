@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightgc2n.layers.gpu import has_kernels
+from lightgc2n.layers.gpu import has_kernels, has_matrix_kernels
 
 SMALLEST_NORM = 1e-12
 
@@ -76,7 +76,7 @@ class DynamicRouting(nn.Module):
         nn.init.xavier_uniform_(self.start)
 
     def forward(self, users: Float[Tensor, "N A D"]) -> Float[Tensor, "N D"]:
-        if has_kernels(users):
+        if has_matrix_kernels(users):
             from lightgc2n.layers.kernels import routing
 
             return routing.route(users, self.start, self.agree.weight, self.steps)

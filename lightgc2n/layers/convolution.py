@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from lightgc2n.graph.sequential import Edges, SequentialGraph
 from lightgc2n.layers.capsules import DynamicRouting, SumOfUsers, routing_weights, squash
-from lightgc2n.layers.gpu import has_kernels
+from lightgc2n.layers.gpu import has_kernels, has_matrix_kernels
 from lightgc2n.layers.propagation import EveryAccountListens, WeightedSum, attend, rows_of
 
 WIDEST_FIXED = 256  # items of an account
@@ -201,7 +201,7 @@ class CapsuleLayer(nn.Module):
     def users(
         self, summed: Float[Tensor, "N D"], heard: Float[Tensor, "N A D"], users: Float[Tensor, "N A D"]
     ) -> Float[Tensor, "N A D"]:
-        if has_kernels(users):
+        if has_matrix_kernels(users):
             from lightgc2n.layers.kernels import blending
 
             maps = [self.from_items.weight, self.from_matches.weight, self.from_self.weight]
@@ -210,7 +210,7 @@ class CapsuleLayer(nn.Module):
         return squash(messages + self.from_self(users))  # Eq. 7, 8
 
     def items(self, from_users: Float[Tensor, "M D"], from_before: Float[Tensor, "M D"]) -> Float[Tensor, "M D"]:
-        if has_kernels(from_users):
+        if has_matrix_kernels(from_users):
             from lightgc2n.layers.kernels import blending
 
             return blending.blend([self.from_users.weight, self.from_before.weight], from_users, from_before)

@@ -6,10 +6,17 @@ from importlib.util import find_spec
 
 from torch import Tensor
 
+WIDEST = 32  # a matrix of 64 takes 40 s to compile, one of 32 takes 5 s; wider ones leave products to cuBLAS
+
 
 def has_kernels(tensor: Tensor) -> bool:
     """Whether `layers/kernels.py` can be used: a GPU, float32 and an installed Triton."""
     return tensor.is_cuda and tensor.element_size() == 4 and _wanted()
+
+
+def has_matrix_kernels(vectors: Tensor) -> bool:
+    """The same for kernels that hold a square matrix: those of wide vectors take minutes to compile."""
+    return has_kernels(vectors) and vectors.shape[-1] <= WIDEST
 
 
 @cache

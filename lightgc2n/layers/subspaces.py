@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from lightgc2n.layers.crossentropy import linear_cross_entropy
-from lightgc2n.layers.gpu import has_kernels
+from lightgc2n.layers.gpu import has_matrix_kernels
 
 SMALLEST_SQUARE = 1e-12
 IMPOSSIBLE = -1e9  # a logit that takes no part in a softmax
@@ -69,7 +69,7 @@ class SubspaceAlignment(nn.Module):
 
     def forward(self, items: Float[Tensor, "I D"]) -> tuple[Float[Tensor, "I D"], Float[Tensor, "I D"]]:
         """The part of each item that lies in the subspaces, and the item's row in a sequence."""
-        if has_kernels(items):
+        if has_matrix_kernels(items):
             from lightgc2n.layers.kernels import aligning
 
             return aligning.align(items, self.bases, self.mix.weight, self.norm, self.smoothing)

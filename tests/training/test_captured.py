@@ -24,14 +24,15 @@ CONFIG = TrainingConfig(epochs=6, batch_size=32, learning_rate=0.01)  # the last
 QUIET = {"dropout": 0.0}
 
 
-def model() -> Model:
-    return new_model("lightgc2n", SPLIT, QUIET, 0)
+def model(**settings: int) -> Model:
+    return new_model("lightgc2n", SPLIT, {**QUIET, **settings}, 0)
 
 
-def test_the_losses_of_every_step_are_those_on_a_cpu() -> None:
+@pytest.mark.parametrize("width", [16, 64])  # with kernels for all, and with matrix products left to cuBLAS
+def test_the_losses_of_every_step_are_those_on_a_cpu(width: int) -> None:
     found: dict[str, list[float]] = {}
     for device in ("cpu", "cuda"):
-        trained = model().to(device).train()
+        trained = model(capsule_width=width).to(device).train()
         steps = Steps(trained, SPLIT.train, CONFIG, device)
         assert isinstance(steps.run, CapturedStep) == (device == "cuda")
         found[device] = [float(steps(batch)["next_item"]) for epoch in range(4) for batch in steps.batches(epoch)]
