@@ -1,5 +1,6 @@
 """DA-GCN: the spec's numbers, a slow loop over nodes, two domains, and accounts that are folded in."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -18,6 +19,8 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Split, SplitConfig, Training, split_dataset
 from lightgc2n.evaluation.ranks import ranks_in_domains
 from lightgc2n.experiments.single import train_in_memory
+from lightgc2n.layers.account_graph import AccountGraph
+from lightgc2n.layers.domain_head import DomainHead
 from lightgc2n.layers.domains import draw_questions, draw_several
 from lightgc2n.training.steps import TrainingConfig
 from tests.graph.logs import training_of
@@ -221,6 +224,37 @@ def check_padding_and_singles(model: zoo.Model) -> None:
 @pytest.mark.parametrize("edge_weight", ["attention", "binary"])
 def test_padding_and_company_change_nothing(edge_weight: str) -> None:
     check_padding_and_singles(model_of(edge_weight=edge_weight))
+
+
+def check_drawn_evenly(table: Tensor) -> None:
+    """Xavier's even draw: within √(6 / (rows + columns)), and up to there."""
+    limit = (6 / sum(table.shape)) ** 0.5
+    assert 0.95 * limit < table.abs().max() <= limit
+
+
+def check_first_weights(graph: AccountGraph, head: DomainHead, domains: Sequence[Domain]) -> None:
+    """Every domain's items are a table of their own, however many items others have."""
+    for domain in domains:
+        own = slice(domain.start, domain.stop)
+        check_drawn_evenly(graph.items[own])
+        wide = head.weight[own].detach()
+        assert float(wide.std()) == pytest.approx((2 / sum(wide.shape)) ** 0.5, rel=0.1)
+    check_drawn_evenly(graph.accounts)
+    assert not head.bias.any()
+    for part in graph.modules():
+        if isinstance(part, torch.nn.Linear):
+            check_drawn_evenly(part.weight)
+            assert not part.bias.any()
+
+
+UNEVEN = (Domain("A", 0, 20), Domain("B", 20, 300))
+
+
+def test_the_first_weights() -> None:
+    torch.manual_seed(0)
+    train = replace(training_of([[0, 1, 30, 2]] * 50, items=300), domains=UNEVEN)
+    model = DAGCN.build(DAGCNConfig(), train)
+    check_first_weights(model.graph, model.head, UNEVEN)
 
 
 def test_refreshed_weights_are_saved() -> None:

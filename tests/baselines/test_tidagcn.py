@@ -26,6 +26,9 @@ from lightgc2n.training.steps import TrainingConfig
 from tests.baselines.test_dagcn import (
     HALVES,
     LOGS,
+    UNEVEN,
+    check_drawn_evenly,
+    check_first_weights,
     check_learns_by_heart,
     check_learns_two_domains,
     check_padding_and_singles,
@@ -159,6 +162,15 @@ def test_the_formula_on_the_paper_s_data() -> None:
     block = 3 * (whole**2 + whole) + 2 * whole * 2 * width + 2 * width + whole + 4 * whole
     assert hvideo + unused + block == 3_524_059
     assert hamazon + unused + block == 25_962_572
+
+
+def test_the_first_weights() -> None:
+    torch.manual_seed(0)
+    train = replace(training_of([[0, 1, 30, 2]] * 50, items=300), domains=UNEVEN)
+    model = TiDAGCN.build(TiDAGCNConfig(), replace(train, times=np.arange(200, dtype=np.int64) * DAY))
+    check_first_weights(model.graph, model.head, UNEVEN)
+    assert model.waits is not None
+    check_drawn_evenly(model.waits.table)
 
 
 def test_heads_must_divide_the_width() -> None:

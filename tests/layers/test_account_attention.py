@@ -6,7 +6,7 @@ from torch.nn.functional import layer_norm, relu
 from torch.testing import assert_close
 
 from lightgc2n.layers.account_attention import AccountBlock, AccountReader, LatentUserPooling
-from tests.baselines.test_dagcn import phi
+from tests.baselines.test_dagcn import check_drawn_evenly, phi
 
 WIDTH, USERS, LONGEST = 3, 2, 6
 WHOLE = WIDTH * USERS
@@ -18,6 +18,22 @@ def reader_of(blocks: int = 2, heads: int = 2) -> AccountReader:
     for parameter in reader.parameters():  # gains and offsets too, which start at one and zero
         torch.nn.init.normal_(parameter, std=0.5)
     return reader.eval()
+
+
+def test_the_first_weights() -> None:
+    torch.manual_seed(0)
+    reader = AccountReader(16, 4, 50, 1, 1, smoothing=0.5, drop=0.0)
+    check_drawn_evenly(reader.positions)
+    check_drawn_evenly(reader.pooling.weight)
+    assert reader.pooling.bias.all()  # drawn as a table of one row
+    assert (reader.pooling.direction == 1).all()
+    for part in reader.modules():
+        if isinstance(part, torch.nn.Linear):
+            check_drawn_evenly(part.weight)
+        if isinstance(part, torch.nn.Linear | torch.nn.LayerNorm):
+            assert not part.bias.any()
+        if isinstance(part, torch.nn.LayerNorm):
+            assert (part.weight == 1).all()
 
 
 def normed(vector: Tensor, part: torch.nn.LayerNorm) -> Tensor:
