@@ -174,6 +174,25 @@ def test_the_loss_is_that_of_a_slow_loop() -> None:
     assert_close(model.losses(nodes, batch)["next_item"], expected)
 
 
+@torch.no_grad()
+def test_what_dropout_leaves_is_scaled() -> None:
+    """Half of what a layer gives is dropped once, half of what a domain says twice; the rest is two and four times."""
+    torch.manual_seed(0)
+    model = model_of(dropout=0.5, width=400)
+    nodes, batch = model.encode(), Batch(tensor([1]), tensor([[1, 4, 0]]), tensor([3]))
+    account = model.graph.accounts_of(nodes, batch)
+    words = torch.stack(model._words(nodes, batch, account))
+    model.train()
+    pairs = (
+        (model.encode().raw[1], nodes.raw[1], 0.5),
+        (torch.stack(model._words(nodes, batch, account)), words, 0.25),
+    )
+    for found, whole, share in pairs:
+        kept = found != 0
+        assert float(kept.float().mean()) == pytest.approx(share, abs=0.05)
+        assert_close(found[kept], whole[kept] / share)
+
+
 def test_targets_that_stand_apart_are_asked_after_the_whole_log() -> None:
     train = replace(training_of([[0, 4, 1], [3, 5]], items=6), domains=HALVES)
     train = replace(train, given=np.array([[2, 5], [-1, 4]], dtype=np.int32))

@@ -104,6 +104,24 @@ def test_a_domain_without_events_says_nothing() -> None:
     assert not found.any()
 
 
+@torch.no_grad()
+def test_dropout_hides_whole_events_and_words() -> None:
+    """Of a single event either nothing is heard or twice as much; of the words about half are left."""
+    torch.manual_seed(0)
+    block, account, event = AccountBlock(4, 8, 1, drop=0.5), torch.randn(1, 4), torch.randn(1, 1, 4)
+    asking, value = block.asking_norm(account)[:, None], relu(block.value(event))
+    ways = [
+        mixed + block.outer(relu(block.inner(mixed))) for mixed in map(block.mixed_norm, (asking, asking + 2 * value))
+    ]
+    found = [block(account, event) for _ in range(20)]
+    for way in ways:
+        assert any(torch.allclose(one, way, atol=1e-6) for one in found)
+    assert all(any(torch.allclose(one, way, atol=1e-6) for way in ways) for one in found)
+    reader = AccountReader(200, 2, 3, 1, 1, smoothing=0.5, drop=0.5)
+    words = reader(torch.randn(1, 3, 400), torch.randn(1, 400), torch.ones(1, 3, dtype=torch.bool))
+    assert 0.4 < float((words == 0).float().mean()) < 0.6
+
+
 def test_an_empty_history_beside_others_leaves_gradients_finite() -> None:
     reader = reader_of()
     items = torch.zeros(2, 3, WHOLE, requires_grad=True)
