@@ -43,9 +43,10 @@ def comparison_tables(result: dict[str, Any]) -> Iterator[Table]:
 def comparison_notes(result: dict[str, Any]) -> Iterator[str]:
     """What a reader of the tables must know."""
     counts = result["counts"]
+    catalogue = "the items of their domain" if domains_of(result) else f"all {counts['items']:,} items"
     yield (
-        f"{counts['test_queries']:,} test targets of {counts['test_accounts']:,} accounts, ranked among all "
-        f"{counts['items']:,} items; {counts['test_targets_unseen_in_training']:,} never occur in training. "
+        f"{counts['test_queries']:,} test targets of {counts['test_accounts']:,} accounts, ranked among {catalogue}; "
+        f"{counts['test_targets_unseen_in_training']:,} never occur in training. "
         f"p: paired test on {decisive_metric(result)} against the best."
     )
     if any(facts.get("ended_by") == "budget" for facts in result["models"].values()):

@@ -137,7 +137,7 @@ def _train_run(run: "RunPlan", out: Path, device: str, seconds: float, json: boo
         typer.echo(f"trained for {progress.epochs} epochs on all but the test targets; nothing was chosen")
         typer.echo(f"written to {out}; test it with: lightgc2n evaluate {out}")
         return
-    when = f"after epoch {progress.best_epoch}" if progress.best_epoch >= 0 else "as it started, and not beaten"
+    when = f"after epoch {progress.best_epoch + 1}" if progress.best_epoch >= 0 else "as it started, and not beaten"
     typer.echo(f"best validation MRR@20 {100 * progress.best_value:.2f} % {when}; ended by {progress.ended_by}")
     typer.echo(f"written to {out}; test it with: lightgc2n evaluate {out}")
 

@@ -36,8 +36,9 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
         yield f"\nTargets of {domain}, among its items:\n"
         yield from _table(shown_metrics(result), domain_cells(result, domain, "**{}**"))
     yield ""
+    catalogue = "the items of their domain" if domains_of(result) else f"{counts['items']:,} items"
     yield (
-        f"{counts['test_queries']:,} targets of {counts['test_accounts']:,} accounts among {counts['items']:,} items; "
+        f"{counts['test_queries']:,} targets of {counts['test_accounts']:,} accounts among {catalogue}; "
         f"{counts['test_repeat_targets']:,} repeat an item of the history, "
         f"{counts['test_targets_unseen_in_training']:,} never occur in training. "
         f"repeat, new: {decisive} on those targets. p: paired test on {decisive} against the best."

@@ -1,5 +1,6 @@
 """DA-GCN: the spec's numbers, a slow loop over nodes, two domains, and accounts that are folded in."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -18,7 +19,9 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Split, SplitConfig, Training, split_dataset
 from lightgc2n.evaluation.ranks import ranks_in_domains
 from lightgc2n.experiments.single import train_in_memory
-from lightgc2n.layers.domains import draw_several
+from lightgc2n.layers.account_graph import AccountGraph
+from lightgc2n.layers.domain_head import DomainHead
+from lightgc2n.layers.domains import draw_questions, draw_several
 from lightgc2n.training.steps import TrainingConfig
 from tests.graph.logs import training_of
 from tests.worlds import two_domains_world
@@ -138,6 +141,14 @@ def test_scores_read_the_other_domain_first() -> None:
     assert_close(model.scores(nodes, batch, HALVES[1])[0], expected.detach(), rtol=1e-4, atol=1e-5)
 
 
+def test_a_domain_that_is_alone_reads_its_own_words() -> None:
+    model = model_of(training_of(LOGS, items=6))
+    nodes, batch = model.encode(), Batch(tensor([1]), tensor([[1, 4, 0]]), tensor([3]))
+    words = torch.cat([nodes.table[[1, 4, 0]].amax(dim=0), nodes.table[6 + 1]])
+    expected = (model.head.weight @ words + model.head.bias).detach()
+    assert_close(model.scores(nodes, batch, Domain("all", 0, 6))[0], expected, rtol=1e-4, atol=1e-5)
+
+
 def test_a_range_across_domains_is_cut_from_all_scores() -> None:
     model, batch = model_of(), Batch(tensor([1, -1]), tensor([[1, 4], [5, 0]]), tensor([2, 1]))
     nodes = model.encode()
@@ -161,6 +172,25 @@ def test_the_loss_is_that_of_a_slow_loop() -> None:
         expected = expected + torch.stack(terms).mean()
     torch.manual_seed(3)
     assert_close(model.losses(nodes, batch)["next_item"], expected)
+
+
+@torch.no_grad()
+def test_what_dropout_leaves_is_scaled() -> None:
+    """Half of what a layer gives is dropped once, half of what a domain says twice; the rest is two and four times."""
+    torch.manual_seed(0)
+    model = model_of(dropout=0.5, width=400)
+    nodes, batch = model.encode(), Batch(tensor([1]), tensor([[1, 4, 0]]), tensor([3]))
+    account = model.graph.accounts_of(nodes, batch)
+    words = torch.stack(model._words(nodes, batch, account))
+    model.train()
+    pairs = (
+        (model.encode().raw[1], nodes.raw[1], 0.5),
+        (torch.stack(model._words(nodes, batch, account)), words, 0.25),
+    )
+    for found, whole, share in pairs:
+        kept = found != 0
+        assert float(kept.float().mean()) == pytest.approx(share, abs=0.05)
+        assert_close(found[kept], whole[kept] / share)
 
 
 def test_targets_that_stand_apart_are_asked_after_the_whole_log() -> None:
@@ -215,6 +245,37 @@ def test_padding_and_company_change_nothing(edge_weight: str) -> None:
     check_padding_and_singles(model_of(edge_weight=edge_weight))
 
 
+def check_drawn_evenly(table: Tensor) -> None:
+    """Xavier's even draw: within √(6 / (rows + columns)), and up to there."""
+    limit = (6 / sum(table.shape)) ** 0.5
+    assert 0.95 * limit < table.abs().max() <= limit
+
+
+def check_first_weights(graph: AccountGraph, head: DomainHead, domains: Sequence[Domain]) -> None:
+    """Every domain's items are a table of their own, however many items others have."""
+    for domain in domains:
+        own = slice(domain.start, domain.stop)
+        check_drawn_evenly(graph.items[own])
+        wide = head.weight[own].detach()
+        assert float(wide.std()) == pytest.approx((2 / sum(wide.shape)) ** 0.5, rel=0.1)
+    check_drawn_evenly(graph.accounts)
+    assert not head.bias.any()
+    for part in graph.modules():
+        if isinstance(part, torch.nn.Linear):
+            check_drawn_evenly(part.weight)
+            assert not part.bias.any()
+
+
+UNEVEN = (Domain("A", 0, 20), Domain("B", 20, 300))
+
+
+def test_the_first_weights() -> None:
+    torch.manual_seed(0)
+    train = replace(training_of([[0, 1, 30, 2]] * 50, items=300), domains=UNEVEN)
+    model = DAGCN.build(DAGCNConfig(), train)
+    check_first_weights(model.graph, model.head, UNEVEN)
+
+
 def test_refreshed_weights_are_saved() -> None:
     model = model_of(edge_weight="attention-epoch")
     with torch.no_grad():
@@ -234,9 +295,16 @@ def test_the_parameters_are_those_of_the_formula(changes: dict[str, Any]) -> Non
 
 
 def test_the_formula_on_the_paper_s_data() -> None:
-    items = 8_367 + 11_404
-    for users, expected in ((1, 3_086_763), (2, 3_624_091), (4, 4_701_819)):
-        assert parameter_count(DAGCNConfig(width=16, latent_users=users), 13_714, items, domains=2) == expected
+    hvideo, hamazon = (13_714, 8_367 + 11_404), (13_724, 67_161 + 126_547)
+    for width, users, first, second in (
+        (16, 1, 3_086_763, 28_307_788),
+        (16, 2, 3_624_091, 31_628_268),
+        (16, 4, 4_701_819, 38_272_300),
+        (100, 2, 22_613_971, 196_726_908),
+    ):
+        config = DAGCNConfig(width=width, latent_users=users)
+        assert parameter_count(config, *hvideo, domains=2) == first
+        assert parameter_count(config, *hamazon, domains=2) == second
 
 
 @cache
@@ -262,6 +330,29 @@ def check_learns_two_domains(name: str, training: TrainingConfig) -> None:
     scores = model.scores(model.encode(), half, split.catalogues[1])
     best = scores.topk(5, dim=1).indices + split.catalogues[1].start
     assert (best == torch.as_tensor(silent.target.astype(np.int64))[:, None]).any(dim=1).float().mean() >= 0.9
+
+
+def check_learns_by_heart(name: str) -> None:
+    """32 histories with answers that follow from nothing: whoever is asked, the first place is right."""
+    torch.manual_seed(0)
+    train = split_dataset(two_domains_world(accounts=32), SplitConfig(ask="each-domain")).train
+    given = np.random.default_rng(0).integers([0, 20], [20, 40], size=(32, 2)).astype(np.int32)
+    train = replace(train, given=given)
+    model = zoo.build(name, train, {"dropout": 0.0})
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    (batch,) = training_batches(train, 32)
+    for _ in range(60):
+        optimiser.zero_grad()
+        model.losses(model.encode(), batch)["next_item"].backward()
+        optimiser.step()
+    asked, targets = draw_questions(batch, train.domains)
+    for number, domain in enumerate(train.domains):
+        best = model.scores(model.encode(), asked, domain).argmax(dim=1) + domain.start
+        assert (best == targets[:, number]).float().mean() > 0.95
+
+
+def test_learns_by_heart() -> None:
+    check_learns_by_heart("da-gcn")
 
 
 def test_learns_two_domains() -> None:

@@ -1,6 +1,7 @@
 """TiDA-GCN: waits inside the messages, time that may be missing, two domains, and the parameter formula."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,22 @@ from torch.testing import assert_close
 from lightgc2n import zoo
 from lightgc2n.baselines.tidagcn import TiDAGCN, TiDAGCNConfig, parameter_count
 from lightgc2n.data.batches import Batch, training_batches
-from lightgc2n.data.dataset import Domain
-from lightgc2n.data.splits import Training
+from lightgc2n.data.dataset import Domain, load_dataset
+from lightgc2n.data.households import HouseholdConfig, generate
+from lightgc2n.data.splits import SplitConfig, Training, split_dataset
 from lightgc2n.errors import SettingError
+from lightgc2n.experiments.single import evaluate_run, train_run
+from lightgc2n.graph.domains import build_intervals
+from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.training.runs import RunPlan, load_run
 from lightgc2n.training.steps import TrainingConfig
 from tests.baselines.test_dagcn import (
     HALVES,
     LOGS,
+    UNEVEN,
+    check_drawn_evenly,
+    check_first_weights,
+    check_learns_by_heart,
     check_learns_two_domains,
     check_padding_and_singles,
     train_of_halves,
@@ -143,11 +153,24 @@ def test_the_parameters_are_those_of_the_formula(changes: dict[str, Any]) -> Non
 
 def test_the_formula_on_the_paper_s_data() -> None:
     """The release counts a pad vector, matrices that nothing uses, and one more block for its second domain."""
-    ours = parameter_count(TiDAGCNConfig(max_length=28), 13_714, 8_367 + 11_404, domains=2, timed=True)
+    hvideo, hamazon = (
+        parameter_count(TiDAGCNConfig(max_length=28), *sizes, domains=2, timed=True)
+        for sizes in ((13_714, 8_367 + 11_404), (13_724, 67_161 + 126_547))
+    )
     whole, width = 64, 16
     unused = whole + (whole**2 + whole) + whole**2
     block = 3 * (whole**2 + whole) + 2 * whole * 2 * width + 2 * width + whole + 4 * whole
-    assert ours + unused + block == 3_524_059
+    assert hvideo + unused + block == 3_524_059
+    assert hamazon + unused + block == 25_962_572
+
+
+def test_the_first_weights() -> None:
+    torch.manual_seed(0)
+    train = replace(training_of([[0, 1, 30, 2]] * 50, items=300), domains=UNEVEN)
+    model = TiDAGCN.build(TiDAGCNConfig(), replace(train, times=np.arange(200, dtype=np.int64) * DAY))
+    check_first_weights(model.graph, model.head, UNEVEN)
+    assert model.waits is not None
+    check_drawn_evenly(model.waits.table)
 
 
 def test_heads_must_divide_the_width() -> None:
@@ -155,11 +178,62 @@ def test_heads_must_divide_the_width() -> None:
         model_of(heads=4)
 
 
+def test_scores_read_the_other_domain_first() -> None:
+    model = model_of()
+    nodes, batch = model.encode(), Batch(tensor([1]), tensor([[1, 4, 0]]), tensor([3]))
+    account, rows = nodes.table[[6 + 1]], nodes.table[:6]
+    first = model.readers[0](rows[[1, 0]][None], account, tensor([[True, True]]))[0]
+    second = model.readers[1](rows[[4]][None], account, tensor([[True]]))[0]
+    expected = model.head.weight[:3] @ torch.cat([second, first]) + model.head.bias[:3]
+    assert_close(model.scores(nodes, batch, HALVES[0])[0], expected.detach(), rtol=1e-4, atol=1e-5)
+    expected = model.head.weight[3:] @ torch.cat([first, second]) + model.head.bias[3:]
+    assert_close(model.scores(nodes, batch, HALVES[1])[0], expected.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_domain_that_is_alone_reads_its_own_words() -> None:
+    train = training_of(LOGS, items=6)
+    model = model_of(replace(train, times=np.arange(len(train.events), dtype=np.int64) * DAY))
+    nodes, batch = model.encode(), Batch(tensor([1]), tensor([[1, 4, 0]]), tensor([3]))
+    words = model.readers[0](nodes.table[[1, 4, 0]][None], nodes.table[[6 + 1]], torch.ones(1, 3, dtype=torch.bool))[0]
+    expected = (model.head.weight @ words + model.head.bias).detach()
+    assert_close(model.scores(nodes, batch, EVERYTHING)[0], expected, rtol=1e-4, atol=1e-5)
+
+
 def test_domains_are_scored_apart() -> None:
     model = model_of()
     nodes, batch = model.encode(), Batch(tensor([2]), tensor([[5, 1]]), tensor([2]))
     parts = torch.cat([model.scores(nodes, batch, domain) for domain in HALVES], dim=1)
     assert_close(model.scores(nodes, batch, Domain("part", 2, 5)), parts[:, 2:5], rtol=0, atol=0)
+
+
+def test_a_run_on_data_with_times_answers(tmp_path: Path) -> None:
+    """From files to lists: waits are counted before the cut in time alone, saved, and count in what is listed."""
+    generate(HouseholdConfig(accounts=30), seed=3, out=tmp_path / "data")
+    split = SplitConfig(protocol="time", ask="each-domain")
+    training = TrainingConfig(epochs=1, batch_size=32)
+    train_run(
+        RunPlan(tmp_path / "data", "tida-gcn", settings={"width": 4}, split=split, training=training), tmp_path / "run"
+    )
+    model = load_run(tmp_path / "run")[1]
+    assert isinstance(model, TiDAGCN)
+    assert model.waits is not None
+    divided = split_dataset(load_dataset(tmp_path / "data"), split)
+    expected = build_intervals(divided.train, model.config.waits)
+    assert expected is not None
+    assert model.waits.columns.tolist() == expected.columns.tolist()
+    assert model.waits.shares.tolist() == expected.weights.tolist()
+    assert len(evaluate_run(tmp_path / "run").ranks["tida-gcn"]) == len(divided.test)
+    answering = load(tmp_path / "run")
+    account = answering.dataset.accounts[0]
+    listed = answering.recommend(account, k=5)
+    with torch.no_grad():
+        model.waits.table.neg_()
+    again = Recommender("tida-gcn", model, answering.dataset, divided.train).recommend(account, k=5)
+    assert [place.score for place in listed] != [place.score for place in again]
+
+
+def test_learns_by_heart() -> None:
+    check_learns_by_heart("tida-gcn")
 
 
 def test_learns_two_domains() -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lightgc2n.cli.comparison import comparison_notes
 from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.importing import ImportOptions, import_log
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import OutputError, SettingError
 from lightgc2n.experiments.compare import Compared, compare, write_comparison
-from tests.worlds import dataset_of, tastes_world
+from lightgc2n.experiments.markdown import comparison_markdown
+from tests.worlds import dataset_of, tastes_world, two_domains_world
 
 TINY = dataset_of([("a", "p q r p"), ("b", "p q p q"), ("c", "q q q r"), ("d", "p p p s")], items="p q r s t")
 
@@ -49,6 +51,17 @@ def test_a_result_says_how_it_was_made() -> None:
     assert result["dataset"]["checksum"] == "0"
     assert result["models"]["popularity"]["paired"]["against"] == "popularity"
     assert result["models"]["popularity"]["paired"]["p"] == 1.0
+
+
+def test_a_result_says_among_which_items_targets_are_ranked() -> None:
+    world = two_domains_world()
+    for ask, screen, page in (
+        ("next", "ranked among all 40 items;", "accounts among 40 items;"),
+        ("each-domain", "ranked among the items of their domain;", "accounts among the items of their domain;"),
+    ):
+        result = compare(world, split_dataset(world, SplitConfig(ask=ask)), ["popularity"]).result
+        assert screen in "\n".join(comparison_notes(result))
+        assert page in comparison_markdown(result)
 
 
 def test_results_are_written_whole(tmp_path: Path) -> None:

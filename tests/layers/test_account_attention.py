@@ -6,7 +6,7 @@ from torch.nn.functional import layer_norm, relu
 from torch.testing import assert_close
 
 from lightgc2n.layers.account_attention import AccountBlock, AccountReader, LatentUserPooling
-from tests.baselines.test_dagcn import phi
+from tests.baselines.test_dagcn import check_drawn_evenly, phi
 
 WIDTH, USERS, LONGEST = 3, 2, 6
 WHOLE = WIDTH * USERS
@@ -18,6 +18,22 @@ def reader_of(blocks: int = 2, heads: int = 2) -> AccountReader:
     for parameter in reader.parameters():  # gains and offsets too, which start at one and zero
         torch.nn.init.normal_(parameter, std=0.5)
     return reader.eval()
+
+
+def test_the_first_weights() -> None:
+    torch.manual_seed(0)
+    reader = AccountReader(16, 4, 50, 1, 1, smoothing=0.5, drop=0.0)
+    check_drawn_evenly(reader.positions)
+    check_drawn_evenly(reader.pooling.weight)
+    assert reader.pooling.bias.all()  # drawn as a table of one row
+    assert (reader.pooling.direction == 1).all()
+    for part in reader.modules():
+        if isinstance(part, torch.nn.Linear):
+            check_drawn_evenly(part.weight)
+        if isinstance(part, torch.nn.Linear | torch.nn.LayerNorm):
+            assert not part.bias.any()
+        if isinstance(part, torch.nn.LayerNorm):
+            assert (part.weight == 1).all()
 
 
 def normed(vector: Tensor, part: torch.nn.LayerNorm) -> Tensor:
@@ -86,6 +102,24 @@ def test_the_reader_is_that_of_a_slow_loop_whatever_the_padding() -> None:
 def test_a_domain_without_events_says_nothing() -> None:
     found = reader_of()(torch.randn(1, 4, WHOLE), torch.randn(1, WHOLE), torch.zeros(1, 4, dtype=torch.bool))
     assert not found.any()
+
+
+@torch.no_grad()
+def test_dropout_hides_whole_events_and_words() -> None:
+    """Of a single event either nothing is heard or twice as much; of the words about half are left."""
+    torch.manual_seed(0)
+    block, account, event = AccountBlock(4, 8, 1, drop=0.5), torch.randn(1, 4), torch.randn(1, 1, 4)
+    asking, value = block.asking_norm(account)[:, None], relu(block.value(event))
+    ways = [
+        mixed + block.outer(relu(block.inner(mixed))) for mixed in map(block.mixed_norm, (asking, asking + 2 * value))
+    ]
+    found = [block(account, event) for _ in range(20)]
+    for way in ways:
+        assert any(torch.allclose(one, way, atol=1e-6) for one in found)
+    assert all(any(torch.allclose(one, way, atol=1e-6) for way in ways) for one in found)
+    reader = AccountReader(200, 2, 3, 1, 1, smoothing=0.5, drop=0.5)
+    words = reader(torch.randn(1, 3, 400), torch.randn(1, 400), torch.ones(1, 3, dtype=torch.bool))
+    assert 0.4 < float((words == 0).float().mean()) < 0.6
 
 
 def test_an_empty_history_beside_others_leaves_gradients_finite() -> None:

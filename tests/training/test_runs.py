@@ -79,6 +79,7 @@ def test_what_is_typed_beats_a_file(data: Path, tmp_path: Path) -> None:
     words = ["--model", "lightgc2n-wo-a", "--config", tmp_path / "file.toml", "--epochs", 1, "--device", "cpu"]
     done = run("train", data, "--out", tmp_path / "run", *words, "--set", "training.batch_size=64")
     assert done.returncode == 0, done.stderr
+    assert "% after epoch 1; ended by budget" in done.stdout  # counted as the lines of progress count
     found = read_run(tmp_path / "run")
     assert (found["training"]["epochs"], found["training"]["batch_size"]) == (1, 64)
     assert found["settings"]["dropout"] == 0.3
