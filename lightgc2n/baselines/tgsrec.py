@@ -25,7 +25,9 @@ from lightgc2n.layers.temporal import TemporalAttention, TimeEncoding
 from lightgc2n.layers.windows import draw_places, histories_before
 from lightgc2n.models.contract import Model
 
-FIRST_REACH = 1.0  # nodes start evenly between minus this and this
+# Nodes start evenly between minus this and this. Beside the vector of a time, whose features start at one, much shorter
+# ones are hardly heard: they learn faster from large data, but from little data all nodes become one.
+FIRST_REACH = 1.0
 BLOCK_FLOATS = 2**24  # of neighbours' neighbours that are looked at together
 KEPT_FLOATS = 2**27  # of item vectors that an evaluation keeps
 

@@ -309,6 +309,7 @@ def test_the_published_size() -> None:
     config = TGSRecConfig(width=16, time_width=16, layers=2, score="mlp")
     layer = 4 * 1024 + 3 * 32 + (48 * 16 + 16) + (16 * 16 + 16)
     assert parameter_count(config, accounts=100, items=50) == 151 * 16 + 2 * 16 + 2 * layer + (2 * 256 + 16) + 16
+    assert parameter_count(config, accounts=13_714, items=8_367) == 364_385 - 1  # HVIDEO, domain E
 
 
 def test_it_learns_both_domains_of_a_mixed_log() -> None:
