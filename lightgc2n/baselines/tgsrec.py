@@ -1,8 +1,8 @@
 """TGSRec (Fan et al., CIKM 2021): accounts and items as nodes of a graph in time, embedded as they are at a moment.
 
 A node attends to its neighbours before the moment, each embedded as it was when they met, and so on for some layers.
-Shapes: B batch, I questions, S neighbours, C candidates, M items, N accounts, X items of a domain, D width of a node,
-T of a time.
+Shapes: B batch, I questions, S neighbours, C candidates, K wrong items, V item vectors, M items, N accounts, X items of
+a domain, D width of a node, T of a time.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,14 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, Training
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.edges import DayEdges, Near, RankEdges, edges_of_training, restored_edges
-from lightgc2n.layers.pairwise import softmax_loss
+from lightgc2n.layers.pairwise import other_items, softmax_loss
 from lightgc2n.layers.temporal import TemporalAttention, TimeEncoding
 from lightgc2n.layers.windows import draw_places, histories_before
 from lightgc2n.models.contract import Model
 
-FIRST_REACH = 1.0  # nodes start evenly between minus this and this
+# Nodes start evenly between minus this and this. Beside the vector of a time, whose features start at one, much shorter
+# ones are hardly heard: they learn faster from large data, but from little data all nodes become one.
+FIRST_REACH = 1.0
 BLOCK_FLOATS = 2**24  # of neighbours' neighbours that are looked at together
 KEPT_FLOATS = 2**27  # of item vectors that an evaluation keeps
 
@@ -44,9 +46,13 @@ class TGSRecConfig:
     )
     period: float = setting(7.0, at_least=0.001, help="Days whose questions share one state of the items.")
     score: str = setting("dot", choices=("dot", "mlp"), help="How an account and an item meet.")
-    negatives: int = setting(32, at_least=1, help="Wrong items of a step, shared by its questions; 1 gives BPR.")
+    loss: str = setting(
+        "softmax", choices=("softmax", "bpr"), help="Against many wrong items, or one for each question."
+    )
+    negatives: int = setting(256, at_least=1, help="Wrong items that the questions of a step share (softmax).")
     cuts: int = setting(8, at_least=1, help="Random places of each log that are trained on in an epoch.")
     penalty: float = setting(1e-4, at_least=0.0, help="Weight of the squared length of what a step embeds [λ].")
+    table_penalty: bool = setting(False, help="Penalise the length of the whole table, not squared: the authors' code.")
     account_dropout: float = setting(0.1, at_least=0.0, at_most=0.95, help="Accounts hidden in training.")
     dropout: float = setting(0.1, at_least=0.0, at_most=0.95, help="Share of features dropped in training.")
 
@@ -63,8 +69,10 @@ def parameter_count(config: TGSRecConfig, accounts: int, items: int) -> int:
 class DotScore(nn.Module):
     """The product of account and item."""
 
-    def pairs(self, accounts: Float[Tensor, "I D"], items: Float[Tensor, "I C D"]) -> Float[Tensor, "I C"]:
-        return torch.einsum("id,icd->ic", accounts, items)
+    def some(
+        self, accounts: Float[Tensor, "I D"], items: Float[Tensor, "V D"], which: Int[Tensor, "I C"]
+    ) -> Float[Tensor, "I C"]:
+        return (accounts @ items.T).gather(1, which)
 
     def all(self, accounts: Float[Tensor, "B D"], items: Float[Tensor, "M D"]) -> Float[Tensor, "B M"]:
         return accounts @ items.T
@@ -82,13 +90,46 @@ class LayeredScore(nn.Module):
             nn.init.xavier_normal_(weight)
         nn.init.zeros_(self.item.bias)
 
-    def pairs(self, accounts: Float[Tensor, "I D"], items: Float[Tensor, "I C D"]) -> Float[Tensor, "I C"]:
-        return relu(self.account(accounts)[:, None] + self.item(items)) @ self.out[0]
+    def some(
+        self, accounts: Float[Tensor, "I D"], items: Float[Tensor, "V D"], which: Int[Tensor, "I C"]
+    ) -> Float[Tensor, "I C"]:
+        return relu(self.account(accounts)[:, None] + embedding(which, self.item(items))) @ self.out[0]
 
     def all(self, accounts: Float[Tensor, "B D"], items: Float[Tensor, "M D"]) -> Float[Tensor, "B M"]:
         asking, there = self.account(accounts), self.item(items)
         rows = max(1, BLOCK_FLOATS // there.numel())
         return torch.cat([relu(part[:, None] + there) @ self.out[0] for part in torch.split(asking, rows)])
+
+
+class SharedDraw(nn.Module):
+    """The same wrong items for all questions of a step: half drawn evenly, half by how often they occur.
+
+    Evenly drawn ones alone teach little, since the items that stand above a target are mostly popular ones.
+    """
+
+    chance: Float[Tensor, "M"]
+
+    def __init__(self, popularity: Int[Tensor, "M"], count: int) -> None:
+        super().__init__()
+        self.count = count
+        evenly = torch.full(popularity.shape, 1 / len(popularity))
+        self.register_buffer("chance", (evenly + popularity / popularity.sum().clamp(min=1)) / 2, persistent=False)
+
+    def forward(self, target: Int[Tensor, "I"]) -> tuple[Int[Tensor, "1 K"], Float[Tensor, "1 K"]]:
+        """The items, and the log of how often each is expected: so much lower, they stand for the whole catalogue."""
+        drawn = torch.multinomial(self.chance, self.count, replacement=True)[None]
+        return drawn, (self.count * self.chance[drawn]).log()
+
+
+class OwnDraw(nn.Module):
+    """One wrong item for each question, drawn evenly: the softmax over two is BPR."""
+
+    def __init__(self, popularity: Int[Tensor, "M"], count: int) -> None:
+        super().__init__()
+        self.items = len(popularity)
+
+    def forward(self, target: Int[Tensor, "I"]) -> tuple[Int[Tensor, "I 1"], Float[Tensor, "1 1"]]:
+        return other_items(target, self.items, 1), torch.zeros(1, 1, device=target.device)
 
 
 @dataclass(frozen=True)
@@ -128,6 +169,8 @@ class TGSRec(Model):
         )
         self.time = TimeEncoding(config.time_width, *edges.frequencies) if config.layers else None
         self.score = LayeredScore(config.width) if config.score == "mlp" else DotScore()
+        popularity = torch.bincount(edges.item, minlength=items)
+        self.draw = {"softmax": SharedDraw, "bpr": OwnDraw}[config.loss](popularity, config.negatives)
 
     @classmethod
     def build(cls, config: TGSRecConfig, train: Training) -> "TGSRec":
@@ -153,43 +196,47 @@ class TGSRec(Model):
         return Catalogue(self)
 
     def losses(self, encoded: "Catalogue", batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
-        """The mean over places drawn from those that count; all targets stand against the same drawn items."""
+        """The mean over places drawn from those that count."""
         row, place = draw_places(batch.counts, self.config.cuts)
         stranger = torch.rand(len(row), device=row.device) < self.config.account_dropout
-        drawn = torch.randint(len(self.items), (self.config.negatives,), device=row.device)
         questions, target = self._asked_in_training(batch, row, place), batch.next_item[row, place]
+        wrong, expected = self.draw(target)
         account = torch.where(stranger & self.training, UNSEEN, questions.account)
-        candidates = torch.cat([target[:, None], drawn.expand(len(row), -1)], dim=1)
-        heard = self._all_but(batch.account)
+        heard = self._heard_by(batch.account)
         asking = self.accounts_asking(account, questions.near, heard)
-        scores = self.score.pairs(asking, self.items_in(candidates, questions.period, heard))
-        repeated = pad(drawn == target[:, None], (1, 0), value=False)  # a drawn target is no wrong item
+        candidates = torch.cat([target[:, None], wrong.expand(len(target), -1)], dim=1)
+        scores = self.score.some(asking, *self.items_in(candidates, questions.period, heard)) - pad(expected, (1, 0))
+        repeated = pad(wrong == target[:, None], (1, 0), value=False)  # a drawn target is no wrong item
         return {
             "next_item": softmax_loss(scores.masked_fill(repeated, torch.finfo(scores.dtype).min)),
-            "penalty": self.config.penalty * self._size(account, target, drawn),
+            "penalty": self.config.penalty * self._size(account, target, wrong.flatten()),
         }
 
     def _asked_in_training(self, batch: TrainingBatch, row: Int[Tensor, "I"], place: Int[Tensor, "I"]) -> Questions:
         gaps = torch.zeros_like(batch.log, dtype=torch.float64) if batch.gaps is None else batch.gaps.double()
         days = gaps.cumsum(dim=1)
-        return self.questions(batch.account, batch.log, days - gaps, row, place, days[row, place])
+        elapsed = days[row, place]
+        age = elapsed[:, None] - self._newest(days - gaps, row, place)
+        return self.questions(batch.account, batch.log, row, place, age, elapsed)
 
-    def _all_but(self, account: Int[Tensor, "B"]) -> Heard:
-        # Differs: an account of the batch is no neighbour of any item, or its own next event would tell the answer.
+    def _heard_by(self, account: Int[Tensor, "B"]) -> Heard:
+        # Differs: where time does not tell what stands before a question, an account of the batch is no neighbour of
+        # any item, or its own next event would tell the answer.
         hidden = torch.zeros(len(self.accounts), dtype=torch.bool, device=account.device)
-        return Heard(hidden.index_fill(0, account, True), {})
+        return Heard(hidden.index_fill(0, self.edges.undated(account), True), {})
 
-    def _size(self, account: Tensor, target: Tensor, drawn: Tensor) -> Float[Tensor, ""]:
-        rows = self.rows_of_accounts(account), embedding(target, self.items), embedding(drawn, self.items)
+    def _size(self, account: Tensor, target: Tensor, wrong: Tensor) -> Float[Tensor, ""]:
+        if self.config.table_penalty:
+            return torch.cat([self.accounts, self.stranger[None], self.items]).norm()
+        rows = self.rows_of_accounts(account), embedding(target, self.items), embedding(wrong, self.items)
         return torch.cat(rows).square().sum(dim=1).mean() if len(account) else self.items.sum() * 0
 
     @torch.no_grad()
     def scores(self, encoded: "Catalogue", batch: Batch, domain: Domain) -> Float[Tensor, "B X"]:
         row = torch.arange(len(batch.length), device=batch.length.device)
-        ages = torch.zeros_like(batch.history, dtype=torch.float64) if batch.ages is None else batch.ages.double()
-        elapsed = ages[:, 0] if ages.shape[1] else ages.new_zeros(len(ages))
-        since = elapsed[:, None] - ages
-        questions = self.questions(batch.account, batch.history, since, row, batch.length - 1, elapsed)
+        ages, elapsed = _days_to_question(batch)
+        age = self._newest(ages, row, batch.length - 1)
+        questions = self.questions(batch.account, batch.history, row, batch.length - 1, age, elapsed)
         accounts = self.accounts_asking(questions.account, questions.near, encoded.heard)
         found = accounts.new_empty(len(accounts), len(self.items))
         for period in torch.unique(questions.period).tolist():
@@ -207,22 +254,28 @@ class TGSRec(Model):
         self,
         account: Int[Tensor, "B"],
         log: Int[Tensor, "B T"],
-        since: Float[Tensor, "B T"],
         row: Int[Tensor, "I"],
         place: Int[Tensor, "I"],
+        age: Float[Tensor, "I S"],
         elapsed: Float[Tensor, "I"],
     ) -> Questions:
         """What is asked after some places of logs.
 
         Args:
-            since: days from the first event of a log to each event.
-            elapsed: days from the first event of a log to each question.
+            age: days from the newest events, in the order of `_newest`, to each question.
+            elapsed: days from the first event of a log to each question; NaN where nobody knows.
         """
-        read = (row, place, self.config.neighbours, True)
-        items, known = histories_before(log, *read)
-        age = (elapsed[:, None] - _days_before(since, *read)) * known
-        span, day, period = self.edges.asked(account[row], age, elapsed)
+        items, known = histories_before(log, row, place, self.config.neighbours, newest_first=True)
+        span, day, period = self.edges.asked(account[row], age * known, elapsed)
         return Questions(account[row], Near(items, known, span, day), period)
+
+    def _newest(
+        self, days: Float[Tensor, "B T"], row: Int[Tensor, "I"], place: Int[Tensor, "I"]
+    ) -> Float[Tensor, "I S"]:
+        """Days of the newest events, as `histories_before` has their items."""
+        places = torch.arange(days.shape[1], device=days.device).expand_as(days)
+        at, _ = histories_before(places, row, place, self.config.neighbours, newest_first=True)
+        return days[row[:, None], at]
 
     def accounts_asking(
         self, account: Int[Tensor, "I"], near: Near, heard: Heard, layers: int | None = None
@@ -239,11 +292,13 @@ class TGSRec(Model):
         rows = embedding(account.clamp(min=0), self.accounts)
         return torch.where((account >= 0)[..., None], rows, self.stranger)
 
-    def items_in(self, item: Int[Tensor, "I C"], period: Int[Tensor, "I"], heard: Heard) -> Float[Tensor, "I C D"]:
-        """Items as they are when a period begins, each pair of item and period once."""
+    def items_in(
+        self, item: Int[Tensor, "I C"], period: Int[Tensor, "I"], heard: Heard
+    ) -> tuple[Float[Tensor, "V D"], Int[Tensor, "I C"]]:
+        """Items as they are when a period begins, each pair of item and period once, and where to find each."""
         pairs, back = torch.unique(period[:, None] * len(self.items) + item, return_inverse=True)
         day = self.edges.begin_of(torch.div(pairs, len(self.items), rounding_mode="floor"))
-        return embedding(back, self.items_at(self.config.layers, pairs % len(self.items), day, heard))
+        return self.items_at(self.config.layers, pairs % len(self.items), day, heard), back
 
     def items_at(
         self, layer: int, item: Int[Tensor, "*nodes"], day: Float[Tensor, "*nodes"], heard: Heard
@@ -319,10 +374,10 @@ def _first(*shape: int) -> Float[Tensor, "..."]:
     return torch.empty(shape).uniform_(-FIRST_REACH, FIRST_REACH)
 
 
-def _days_before(
-    since: Float[Tensor, "B T"], row: Int[Tensor, "I"], place: Int[Tensor, "I"], longest: int, newest_first: bool
-) -> Float[Tensor, "I S"]:
-    """`histories_before` of days in place of items."""
-    places = torch.arange(since.shape[1], device=since.device).expand_as(since)
-    at, _ = histories_before(places, row, place, longest, newest_first)
-    return since[row[:, None], at]
+def _days_to_question(batch: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B"]]:
+    """Days from each event to the question, and from the first one: NaN where nobody knows."""
+    if batch.ages is None:
+        unknown = torch.full_like(batch.length, torch.nan, dtype=torch.float64)
+        return torch.zeros_like(batch.history, dtype=torch.float64), unknown
+    ages = batch.ages.double()
+    return ages, ages[:, :1].sum(dim=1).masked_fill(batch.length == 0, torch.nan)

@@ -16,6 +16,7 @@ from lightgc2n.data.batches import MICROSECONDS_A_DAY
 from lightgc2n.data.splits import Training
 
 FARTHEST = 60.0  # places: how far away an edge of another log is, where nobody knows
+SAME_MOMENT = 1e-3  # days: what is nearer is no time before, since ages are rounded (to ten seconds in ten years)
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,10 @@ class RankEdges(nn.Module):
         """The day that a period begins with; there is only one."""
         return torch.zeros_like(period, dtype=torch.float64)
 
+    def undated(self, account: Int[Tensor, "B"]) -> Int[Tensor, "B"]:
+        """The accounts of which nobody knows which of all edges stand before their questions."""
+        return account
+
 
 class DayEdges(nn.Module):
     """Edges with times: an item's neighbours are its newest edges before a moment; time is in days.
@@ -104,7 +109,7 @@ class DayEdges(nn.Module):
 
     def edges_of(self, item: Int[Tensor, "*nodes"], day: Float[Tensor, "*nodes"]) -> Near:
         """The newest edges of items before days; one on the very moment is not before it."""
-        place = torch.searchsorted(self.key, self._key(item, day))[..., None] - 1 - self.step
+        place = torch.searchsorted(self.key, self._key(item, day - SAME_MOMENT))[..., None] - 1 - self.step
         edge = self.order[place.clamp(min=0)]
         known = (place >= 0) & (self.item[edge] == item[..., None])
         then = self.day[edge]
@@ -123,19 +128,24 @@ class DayEdges(nn.Module):
     ) -> tuple[Float[Tensor, "I S"], Float[Tensor, "I S"], Int[Tensor, "I"]]:
         """How long before its question each event of a history was, on which day, and the period of the question.
 
-        Where nobody knows when an account began, it asks when training ends.
+        Where nobody knows when an account began, or how long ago, it asks when training ends.
 
         Args:
             age: days from each event to the question.
-            elapsed: days from the first event of the log to the question.
+            elapsed: days from the first event of the log to the question, or NaN.
         """
         begin = self.begin[account.clamp(min=0)].masked_fill(account < 0, torch.nan)
-        moment = torch.where(begin.isnan(), self.end, begin + elapsed.double())
+        moment = begin + elapsed.double()
+        moment = moment.masked_fill(moment.isnan(), self.end)
         return age.float(), moment[:, None] - age, (moment / self.period).floor().long()
 
     def begin_of(self, period: Int[Tensor, "*any"]) -> Float[Tensor, "*any"]:
         """The day that a period begins with."""
         return period.double() * self.period
+
+    def undated(self, account: Int[Tensor, "B"]) -> Int[Tensor, "U"]:
+        """The accounts of which nobody knows which of all edges stand before their questions."""
+        return account[self.begin[account].isnan()]
 
 
 def edges_of_training(train: Training, neighbours: int, period: float, days: bool) -> RankEdges | DayEdges:

@@ -1,12 +1,13 @@
 """A trained run that answers: what comes next for an account, or for a history alone.
 
-account        its stored history, and its place in the graph that the model learned on: what `evaluate` measures
+account        its stored history, asked when the dataset ends, and its place in the graph that the model learned on:
+               what `evaluate` measures
 both           the given history; the account's latent users are found anew from it, starting from its own embedding
 history        the given history; the latent users start from the mean of all accounts
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -222,7 +223,14 @@ class Recommender:
                 )
         index = np.array([self._account_index[account] for account in accounts], dtype=np.int64)
         queries = self._queries(index, self._log_start[index], self._log_stop[index], self.dataset.events)
-        return [*accounts], queries, [()] * len(accounts)
+        return [*accounts], self._asked_last(queries), [()] * len(accounts)
+
+    def _asked_last(self, queries: Queries) -> Queries:
+        """The same questions, asked when the dataset ends: everything in it has happened, and nothing after it."""
+        times = self.dataset.times
+        if times is None or not len(times):
+            return queries
+        return replace(queries, times=times, target_event=np.full_like(queries.target_event, times.argmax()))
 
     def _given(
         self, account: str | None, history: Sequence[str]

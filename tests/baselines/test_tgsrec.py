@@ -142,28 +142,60 @@ def test_scores_are_those_of_the_slow_recursion(layers: int, days: bool, score: 
 
 
 @pytest.mark.parametrize("days", [True, False])
-def test_the_loss_hears_no_account_of_its_own_batch(days: bool) -> None:
-    made, split = model(world(days), cuts=2, negatives=3, period=1.0)
+@pytest.mark.parametrize("loss", ["softmax", "bpr"])
+def test_the_loss_is_that_of_the_slow_recursion(days: bool, loss: str) -> None:
+    """Without days the accounts of the batch are heard by no item; with days all are that stand before."""
+    made, split = model(world(days), cuts=2, loss=loss, negatives=3, period=1.0)
     batch = next(training_batches(split.train, 2))
-    slow = Slow(made, split, hidden=tuple(batch.account.tolist()))
+    slow = Slow(made, split, hidden=() if days else tuple(batch.account.tolist()))
     torch.manual_seed(5)
     found = made.losses(made.encode(), batch)
     torch.manual_seed(5)
     rows, places = draw_places(batch.counts, 2)
     torch.rand(len(rows))  # whom to hide, in training
-    drawn = torch.randint(split.train.items, (3,)).tolist()
+    targets = batch.next_item[rows, places]
+    wrong, _ = made.draw(targets)
     terms = []
-    for row, place in zip(rows.tolist(), places.tolist(), strict=True):
+    for row, place, drawn in zip(rows.tolist(), places.tolist(), wrong.expand(len(rows), -1).tolist(), strict=True):
         account, log = int(batch.account[row]), slow.logs[int(batch.account[row])]
         history = [(item, when) for _, item, when in log[: place + 1]]
         _, target, now = log[place + 1]
-        candidates = [target] + [item for item in drawn if item != target]
         asking = slow.account(2, account, history, now)
-        logits = torch.stack([asking @ slow.item(2, item, now // 1) for item in candidates])
-        terms.append(cross_entropy(logits, tensor(0)))
+        right, *others = [asking @ slow.item(2, item, now // 1) for item in [target, *drawn]]
+        if loss == "softmax":  # what is drawn stands for as many items as it is too seldom drawn
+            share = np.bincount(split.train.events, minlength=5) / len(split.train.events)
+            others = [one - np.log(3 * (0.2 + share[item]) / 2) for one, item in zip(others, drawn, strict=True)]
+        kept = [right] + [one for one, item in zip(others, drawn, strict=True) if item != target]
+        terms.append(cross_entropy(torch.stack(kept), tensor(0)))
     assert_close(found["next_item"], torch.stack(terms).mean(), rtol=1e-3, atol=1e-4)
-    sizes = [made.accounts[batch.account[rows]], made.items[batch.next_item[rows, places]], made.items[drawn]]
+    sizes = [made.accounts[batch.account[rows]], made.items[targets], made.items[wrong.flatten()]]
     assert_close(found["penalty"], 1e-4 * torch.cat(sizes).square().sum(dim=1).mean())
+
+
+def test_each_question_of_bpr_has_a_wrong_item_of_its_own() -> None:
+    made, _ = model(world(), loss="bpr")
+    targets = torch.arange(5).repeat(200)
+    wrong, _ = made.draw(targets)
+    assert wrong.shape == (1000, 1)
+    pairs = torch.bincount(5 * targets + wrong[:, 0], minlength=25).view(5, 5)
+    assert (pairs.diagonal() == 0).all()
+    assert ((pairs > 20) | torch.eye(5, dtype=torch.bool)).all()  # evenly: 50 of each
+
+
+def test_shared_wrong_items_stand_for_the_whole_catalogue() -> None:
+    """The mean over draws of the sum of exp(score) / expected is that of all items."""
+    made, _ = model(world(), negatives=50_000)
+    values = torch.arange(1.0, 6.0)
+    wrong, expected = made.draw(tensor([0]))
+    assert_close((values[wrong] / expected.exp()).sum(), tensor(15.0), rtol=0.03, atol=0)
+    assert set(wrong.flatten().tolist()) == set(range(5))
+
+
+def test_the_authors_penalty_is_the_length_of_the_table() -> None:
+    made, split = model(world(), table_penalty=True, penalty=0.1)
+    table = torch.cat([made.accounts, made.stranger[None], made.items])
+    found = made.losses(made.encode(), next(training_batches(split.train, 2)))["penalty"]
+    assert_close(found, 0.1 * table.square().sum().sqrt())
 
 
 def test_another_beginning_of_time_changes_nothing() -> None:
@@ -223,6 +255,35 @@ def test_padding_strangers_and_the_batch(days: bool, tmp_path: Path) -> None:
         assert torch.isfinite(scores(made, timeless, split)).all()
 
 
+def test_a_question_without_times_is_asked_when_training_ends() -> None:
+    made, split = model(world())
+    timeless = replace(make_batch(split.test), ages=None)
+    found = scores(made, timeless, split)
+    made.edges.begin.fill_(torch.nan)  # nobody knows when any account began
+    assert_close(found, scores(made, timeless, split), rtol=0, atol=0)
+
+
+def test_rounded_ages_let_no_event_hear_itself() -> None:
+    """Ages are rounded to seconds, and a history is read by them: an event's own edge does not stand before it."""
+    odd = [[day * DAY + 7919 * (day + 1) % DAY for day in row] for row in TIMES]
+    made, split = model(dataset_of(LOGS, items="a b c d e", times=odd), neighbours=5)
+    batch = make_batch(split.test)
+    rows, last = torch.arange(4), batch.length - 1
+    questions = made.questions(batch.account, batch.history, rows, last, *_ages(made, batch))
+    near = questions.near
+    heard = made.edges.edges_of(near.which, near.day)
+    for row in range(4):
+        for place in range(int(near.known[row].sum())):
+            event = split.test.stop[row] - 1 - place
+            then = float(split.test.times[event] - split.train.times.min()) / DAY / 1e6
+            assert (heard.day[row, place][heard.known[row, place]] < then - 1e-4).all()
+
+
+def _ages(made: TGSRec, batch: Batch) -> tuple[Tensor, Tensor]:
+    ages = batch.ages.double()
+    return made._newest(ages, torch.arange(len(ages)), batch.length - 1), ages[:, 0]
+
+
 def test_days_only_where_there_are_times() -> None:
     made, split = model(world(), time="rank")
     batch = make_batch(split.test)
@@ -248,6 +309,7 @@ def test_the_published_size() -> None:
     config = TGSRecConfig(width=16, time_width=16, layers=2, score="mlp")
     layer = 4 * 1024 + 3 * 32 + (48 * 16 + 16) + (16 * 16 + 16)
     assert parameter_count(config, accounts=100, items=50) == 151 * 16 + 2 * 16 + 2 * layer + (2 * 256 + 16) + 16
+    assert parameter_count(config, accounts=13_714, items=8_367) == 364_385 - 1  # HVIDEO, domain E
 
 
 def test_it_learns_both_domains_of_a_mixed_log() -> None:

@@ -103,3 +103,17 @@ def test_nobody_knows_when_an_account_with_several_logs_asks() -> None:
     made = edges_of_training(twice, 2, 7.0, days=True)
     assert isinstance(made, DayEdges)
     assert made.begin.isnan().all()
+    assert made.undated(tensor([0, 1])).tolist() == [0, 1]
+
+
+def test_whose_questions_have_no_date() -> None:
+    train = training_of([(1, 0), (2, 9)], [(3, 2), (4, 6)])
+    assert edges_of_training(train, 2, 7.0, days=True).undated(tensor([1, 0])).tolist() == []
+    assert edges_of_training(train, 2, 7.0, days=False).undated(tensor([1, 0])).tolist() == [1, 0]
+
+
+def test_a_moment_that_is_only_rounded_up_hears_no_more() -> None:
+    made = edges_of_training(training_of([(1, 0), (1, 5), (2, 9)]), 3, 7.0, days=True)
+    for rounding, expected in ((1e-4, [0.0]), (0.1, [5.0, 0.0])):
+        found = made.edges_of(tensor([1]), tensor([5 + rounding], dtype=torch.float64))
+        assert found.day[found.known].tolist() == expected

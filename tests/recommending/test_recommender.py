@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import lightgc2n
+from lightgc2n import zoo
 from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.households import HouseholdConfig, generate
@@ -17,6 +18,7 @@ from lightgc2n.experiments.single import train_run
 from lightgc2n.recommending.recommender import Recommender, load
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
+from tests.worlds import dataset_of
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +98,30 @@ def test_many_equal_one_by_one(recommender: Recommender) -> None:
         assert_same(one, [(found.item_id, found.score) for found in single])
     assert [one.account_id for one in recommender.recommend_many(k=1)] == list(recommender.dataset.accounts)
     assert list(recommender.recommend_many([])) == []
+
+
+def test_a_stored_history_is_asked_for_when_the_dataset_ends() -> None:
+    """Account b has the last event, on day 30; of a given history nobody knows when it was."""
+    days = [[0, 4, 9, 12], [1, 2, 25, 30]]
+    data = dataset_of([("a", "x y z x"), ("b", "y z x z")], times=[[86_400 * day for day in row] for row in days])
+    split = split_dataset(data, SplitConfig())
+    torch.manual_seed(0)
+    model = zoo.build("tgsrec", split.train, {"width": 4, "time_width": 4}).eval()
+    recommender = Recommender("tgsrec", model, data, split.train)
+    history = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 2]])
+    timeless = Batch(torch.tensor([0, 1]), history, torch.tensor([4, 4]))
+    timed = replace(timeless, ages=torch.tensor([[30.0, 26, 21, 18], [29, 28, 5, 0]]))
+    whole = Domain("all", 0, 3)
+    stored = model.scores(model.encode(), timed, whole)
+    given = model.fold_in_scores(model.encode(), timeless, whole)
+
+    def by_name(scores: torch.Tensor) -> dict[str, float]:
+        return dict(zip("xyz", scores.tolist(), strict=True))
+
+    for row, found in enumerate(recommender.recommend_many(["a", "b"])):
+        assert {one.item_id: one.score for one in found} == pytest.approx(by_name(stored[row]))
+    found = recommender.recommend("b", ["y", "z", "x", "z"])
+    assert {one.item_id: one.score for one in found} == pytest.approx(by_name(given[1]))
 
 
 def test_seen_allowed_and_denied_items(recommender: Recommender) -> None:
