@@ -30,6 +30,8 @@ from lightgc2n.data.splits import Training
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.models.contract import Model
 from lightgc2n.models.lightgc2n import LightGC2NConfig
+from lightgc2n.models.plus import PlusConfig
+from lightgc2n.models.plus_variants import PLUS_VARIANTS, build_plus, restore_plus
 from lightgc2n.models.variants import VARIANTS, build_variant, restore_variant
 
 
@@ -54,6 +56,11 @@ def _variant(name: str) -> Entry:
     return Entry(LightGC2NConfig, build, restore, frozenset({"tastes"}))
 
 
+def _plus(name: str) -> Entry:
+    build, restore = partial(build_plus, name), partial(restore_plus, name)
+    return Entry(PlusConfig, build, restore, frozenset({"tastes", "steps"}))
+
+
 def _ncf(name: str, **preset: Any) -> Entry:
     return Entry(NCFConfig, partial(build_ncf, name), partial(restore_ncf, name), frozenset({"tastes"}), preset=preset)
 
@@ -76,6 +83,7 @@ ZOO: dict[str, Entry] = {
     "item-knn": _floor(ItemKnn, "tastes"),
     "session-knn": _floor(SessionKnn, "tastes"),
     **{name: _variant(name) for name in VARIANTS},
+    **{name: _plus(name) for name in PLUS_VARIANTS},
     "lightgcn": Entry(LightGCNConfig, build_lightgcn, restore_lightgcn, frozenset({"tastes"})),
     **{name: _ncf(name) for name in ("gmf", "mlp", "neumf")},
     "gmf-ce": _ncf("gmf", loss="softmax"),

@@ -1,7 +1,8 @@
 """Cross-entropy over a linear map to very many classes, without ever keeping the table of logits.
 
-Shapes: I questions, J classes, D width. The loss is a weighted sum, so the gradient of a logit is known as soon as its
-row is: it is used up block of rows by block of rows, while the block is still in fast memory.
+Shapes: I questions, J classes, D width, W classes that a question says more of. The loss is a weighted sum, so the
+gradient of a logit is known as soon as its row is: it is used up block of rows by block of rows, while the block is
+still in fast memory.
 """
 
 from typing import Any
@@ -19,24 +20,40 @@ def linear_cross_entropy(
     target: Int[Tensor, "I"],
     weights: Float[Tensor, "I"],
     bias: Float[Tensor, "J"] | None = None,
+    more: tuple[Int[Tensor, "I W"], Float[Tensor, "I W"]] | None = None,
 ) -> Float[Tensor, ""]:
-    """Σ_i weights_i · (log Σ_j exp(q_i·c_j + b_j) - (q_i·c_target + b_target))."""
-    return _LinearCrossEntropy.apply(questions, classes, target, weights, bias)  # type: ignore[no-untyped-call]
+    """Σ_i weights_i · (log Σ_j exp(l_ij) - l_i,target) with the logits l_ij = q_i·c_j + b_j.
+
+    Args:
+        more: for each question some classes, and what is added to their logits; a class may be there several times.
+    """
+    given = (questions, classes, target, weights, bias, *(more or (None, None)))
+    return _LinearCrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, questions: Tensor, classes: Tensor, target: Tensor, weights: Tensor, bias: Tensor | None
+        ctx: Any,
+        questions: Tensor,
+        classes: Tensor,
+        target: Tensor,
+        weights: Tensor,
+        bias: Tensor | None,
+        columns: Tensor | None,
+        values: Tensor | None,
     ) -> Tensor:
         rows = max(1, BLOCK_BYTES[questions.device.type] // (4 * max(1, len(classes))))
         loss = questions.new_zeros(())
         to_questions, to_classes = torch.empty_like(questions), torch.zeros_like(classes)
         to_bias = torch.zeros_like(bias) if bias is not None else None
+        to_values = torch.empty_like(values) if values is not None else None
         for first in range(0, len(questions), rows):
             part = slice(first, first + rows)
             asked, right, weight = questions[part], target[part, None], weights[part, None]
             logits = asked @ classes.T if bias is None else torch.addmm(bias, asked, classes.T)
+            if columns is not None and values is not None:
+                logits.scatter_add_(1, columns[part], values[part])
             own = logits.gather(1, right)
             highest = logits.amax(dim=1, keepdim=True)
             shares = logits.sub_(highest).exp_()
@@ -47,11 +64,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
             to_classes.addmm_(shares.T, asked)
             if to_bias is not None:
                 to_bias += shares.sum(dim=0)
-        ctx.save_for_backward(to_questions, to_classes, to_bias)
+            if columns is not None and to_values is not None:
+                torch.gather(shares, 1, columns[part], out=to_values[part])
+        ctx.save_for_backward(to_questions, to_classes, to_bias, to_values)
         return loss
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        to_questions, to_classes, to_bias = ctx.saved_tensors
+        to_questions, to_classes, *others = ctx.saved_tensors
         scale = gradients[0]
-        return to_questions * scale, to_classes * scale, None, None, to_bias * scale if to_bias is not None else None
+        to_bias, to_values = (found if found is None else found * scale for found in others)
+        return to_questions * scale, to_classes * scale, None, None, to_bias, None, to_values

@@ -1,0 +1,96 @@
+"""What follows what: for every item its most frequent followers in training, as a bonus on their scores.
+
+Shapes: Q questions, M items, K followers kept, L newest events asked.
+"""
+
+import math
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lightgc2n.data.splits import Training
+
+FIRST_SHRINKING, FIRST_FLOOR = 20.0, 0.003
+
+
+class Followers(nn.Module):
+    """The bonus w_l · log(1 + share / floor_l) for each follower of the l-th newest event.
+
+    w_l is more, or less, the likelier that event is of the person who acts now.
+    """
+
+    columns: Int[Tensor, "M K"]  # followers; item 0 with a count of 0 fills up
+    counts: Float[Tensor, "M K"]
+    leaving: Float[Tensor, "M"]  # how often an item was followed by anything
+
+    def __init__(
+        self, columns: Int[Tensor, "M K"], counts: Float[Tensor, "M K"], leaving: Float[Tensor, "M"], newest: int
+    ) -> None:
+        super().__init__()
+        for name, table in (("columns", columns), ("counts", counts), ("leaving", leaving)):
+            self.register_buffer(name, table)
+        self.weight = nn.Parameter(torch.tensor([0.5] + [0.1] * (newest - 1)))
+        self.person = nn.Parameter(torch.zeros(newest))
+        self.floor = nn.Parameter(torch.full((newest,), math.log(FIRST_FLOOR)))
+        self.shrinking = nn.Parameter(torch.tensor(math.log(FIRST_SHRINKING)))
+
+    def forward(
+        self,
+        events: Int[Tensor, "Q L"],
+        like: Float[Tensor, "Q L"],
+        known: Float[Tensor, "Q L"],
+        target: Int[Tensor, "Q"] | None = None,
+    ) -> tuple[Int[Tensor, "Q C"], Float[Tensor, "Q C"]]:
+        """Followers of the newest events, and the bonus of each.
+
+        Args:
+            events: the newest first.
+            like: how likely each is of the person who acts now.
+            known: 0 where a log is shorter.
+            target: in training, what came next: the step to it is not counted, as it will not be in a test.
+        """
+        columns, counts, leaving = self.columns[events], self.counts[events], self.leaving[events]
+        if target is not None:
+            own = (columns[:, 0] == target[:, None]) & (counts[:, 0] > 0)
+            counts = torch.cat([(counts[:, 0] - own.float())[:, None], counts[:, 1:]], dim=1)
+            leaving = torch.cat([leaving[:, :1] - 1, leaving[:, 1:]], dim=1)
+        share = counts / (leaving + self.shrinking.exp())[..., None]
+        weight = (self.weight + self.person * like) * known
+        bonus = weight[..., None] * torch.log1p(share / self.floor.exp()[:, None])
+        return columns.flatten(1).long(), bonus.flatten(1)
+
+
+def count_followers(train: Training, kept: int) -> dict[str, Tensor]:
+    """The tables of `Followers`: of equally frequent followers the lower number is kept."""
+    inside = np.ones(max(len(train.events) - 1, 0), dtype=bool)
+    inside[train.offsets[1:-1][(train.offsets[1:-1] > 0) & (train.offsets[1:-1] < len(train.events))] - 1] = False
+    before, after = train.events[:-1][inside].astype(np.int64), train.events[1:][inside].astype(np.int64)
+    steps, times = np.unique(before * train.items + after, return_counts=True)
+    before, after = steps // train.items, steps % train.items
+    order = np.lexsort((after, -times, before))
+    before, after, times = before[order], after[order], times[order]
+    rank = np.arange(len(before)) - np.searchsorted(before, before)
+    kept_ones = rank < kept
+    columns, counts = np.zeros((train.items, kept), np.int32), np.zeros((train.items, kept), np.float32)
+    columns[before[kept_ones], rank[kept_ones]] = after[kept_ones]
+    counts[before[kept_ones], rank[kept_ones]] = times[kept_ones]
+    leaving = np.bincount(before, weights=times, minlength=train.items).astype(np.float32)
+    return {
+        name: torch.from_numpy(table)
+        for name, table in (("columns", columns), ("counts", counts), ("leaving", leaving))
+    }
+
+
+class NoFollowers(nn.Module):
+    """In place of `Followers`: what follows what is left to the vectors."""
+
+    def forward(
+        self,
+        events: Int[Tensor, "Q L"],
+        like: Float[Tensor, "Q L"],
+        known: Float[Tensor, "Q L"],
+        target: Int[Tensor, "Q"] | None = None,
+    ) -> tuple[Int[Tensor, "Q L"], Float[Tensor, "Q L"]]:
+        return events, torch.zeros_like(like)
