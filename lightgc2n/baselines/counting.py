@@ -13,6 +13,7 @@ from lightgc2n.baselines.floor import POPULARITY_WEIGHT, Floor, sparse_tables
 from lightgc2n.config import setting
 from lightgc2n.data.batches import Asked, Batch
 from lightgc2n.data.splits import Training
+from lightgc2n.graph.steps import steps_within
 from lightgc2n.layers.sparse import SparseRows, count_pairs
 
 
@@ -195,15 +196,3 @@ def newest_events(batch: Batch) -> tuple[Int[Tensor, "E"], Int[Tensor, "E"], Flo
     newest[:-1] = key[1:] != key[:-1]
     kept = order[newest]
     return row[kept], item[kept], (batch.length[row[kept]] - place[kept]).double()
-
-
-def steps_within(train: Training, reach: int) -> tuple[Any, Any, Any]:
-    """Pairs of items up to `reach` steps apart in one sequence: the earlier, the later, and 1 / distance."""
-    owner = np.repeat(np.arange(train.sequences), np.diff(train.offsets))
-    befores, afters, weights = [], [], []
-    for gap in range(1, reach + 1):
-        same = owner[gap:] == owner[:-gap]
-        befores.append(train.events[:-gap][same].astype(np.int64))
-        afters.append(train.events[gap:][same].astype(np.int64))
-        weights.append(np.full(int(same.sum()), 1 / gap))
-    return np.concatenate(befores), np.concatenate(afters), np.concatenate(weights)

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lightgc2n.data.splits import Training
+from lightgc2n.graph.steps import steps_within
 
 FIRST_SHRINKING, FIRST_FLOOR = 20.0, 0.003
 
@@ -63,24 +64,20 @@ class Followers(nn.Module):
 
 
 def count_followers(train: Training, kept: int) -> dict[str, Tensor]:
-    """The tables of `Followers`: of equally frequent followers the lower number is kept."""
-    inside = np.ones(max(len(train.events) - 1, 0), dtype=bool)
-    inside[train.offsets[1:-1][(train.offsets[1:-1] > 0) & (train.offsets[1:-1] < len(train.events))] - 1] = False
-    before, after = train.events[:-1][inside].astype(np.int64), train.events[1:][inside].astype(np.int64)
+    """The tables of `Followers`; of equally frequent followers the lower number is kept."""
+    before, after, _ = steps_within(train, 1)
+    leaving = np.bincount(before, minlength=train.items).astype(np.float32)
     steps, times = np.unique(before * train.items + after, return_counts=True)
     before, after = steps // train.items, steps % train.items
     order = np.lexsort((after, -times, before))
     before, after, times = before[order], after[order], times[order]
     rank = np.arange(len(before)) - np.searchsorted(before, before)
-    kept_ones = rank < kept
+    best = rank < kept
     columns, counts = np.zeros((train.items, kept), np.int32), np.zeros((train.items, kept), np.float32)
-    columns[before[kept_ones], rank[kept_ones]] = after[kept_ones]
-    counts[before[kept_ones], rank[kept_ones]] = times[kept_ones]
-    leaving = np.bincount(before, weights=times, minlength=train.items).astype(np.float32)
-    return {
-        name: torch.from_numpy(table)
-        for name, table in (("columns", columns), ("counts", counts), ("leaving", leaving))
-    }
+    columns[before[best], rank[best]] = after[best]
+    counts[before[best], rank[best]] = times[best]
+    tables = {"columns": columns, "counts": counts, "leaving": leaving}
+    return {name: torch.from_numpy(table) for name, table in tables.items()}
 
 
 class NoFollowers(nn.Module):

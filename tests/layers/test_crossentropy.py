@@ -24,22 +24,26 @@ def test_by_hand() -> None:
     classes=st.integers(1, 7),
     seed=st.integers(0, 99),
     biased=st.booleans(),
+    more=st.integers(0, 5),
     block=st.integers(1, 99),
 )
 def test_losses_and_gradients_are_those_of_the_table(
-    questions: int, classes: int, seed: int, biased: bool, block: int
+    questions: int, classes: int, seed: int, biased: bool, more: int, block: int
 ) -> None:
     torch.manual_seed(seed)
     given_ = [torch.randn(questions, 3, requires_grad=True), torch.randn(classes, 3, requires_grad=True)]
     given_ += [torch.randn(classes, requires_grad=True)] if biased else []
     target, weights = torch.randint(classes, (questions,)), torch.rand(questions)
     bias = given_[2] if biased else None
-    logits = given_[0] @ given_[1].T + (given_[2] if biased else 0)
+    columns, added = torch.randint(classes, (questions, more)), torch.randn(questions, more, requires_grad=True)
+    logits = (given_[0] @ given_[1].T + (given_[2] if biased else 0)).scatter_add(1, columns, added)
+    given_ += [added] if more else []
     wanted = 3 * (cross_entropy(logits, target, reduction="none") * weights).sum()
     expected = torch.autograd.grad(wanted, given_)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(crossentropy.BLOCK_BYTES, "cpu", block)  # blocks of one row and of many
-        found = 3 * linear_cross_entropy(given_[0], given_[1], target, weights, bias)
+        said = (columns, added) if more else None
+        found = 3 * linear_cross_entropy(given_[0], given_[1], target, weights, bias, said)
     assert_close(found, wanted)
     for one, other in zip(torch.autograd.grad(found, given_), expected, strict=True):
         assert_close(one, other, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,105 @@
+"""LightGC²N-plus as a whole: what reaches a score, what must not, and what validation decides."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.testing import assert_close
+
+from lightgc2n import zoo
+from lightgc2n.data.batches import Batch, query_batches
+from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
+from lightgc2n.errors import SettingError
+from lightgc2n.layers.memory import Memory
+from lightgc2n.models.plus import LightGC2NPlus
+from lightgc2n.models.plus_variants import PLUS_VARIANTS
+from tests.models.small import SPLIT, asked_batch, one_batch
+from tests.worlds import dataset_of
+
+ALL = Domain("all", 0, SPLIT.train.items)
+
+
+def plus(name: str = "lightgc2n-plus", split: Split = SPLIT, **settings: Any) -> LightGC2NPlus:
+    torch.manual_seed(0)
+    model = zoo.build(name, split.train, settings)
+    assert isinstance(model, LightGC2NPlus)
+    return model.eval()
+
+
+def scores(model: LightGC2NPlus, batch: Batch) -> Tensor:
+    return model.scores(model.encode(), batch, Domain("all", 0, len(model.bias)))
+
+
+@pytest.mark.parametrize("name", PLUS_VARIANTS)
+def test_the_loss_is_that_of_scores_asked_one_by_one(name: str) -> None:
+    model = plus(name)
+    model.followers = zoo.build(
+        "lightgc2n-plus-wo-steps", SPLIT.train, {}
+    ).followers  # they leave out the step asked for
+    batch = one_batch()
+    found = model.losses(model.encode(), batch)["next_item"]
+    logits = []
+    for row, place in zip(
+        (batch.at // batch.log.shape[1]).tolist(), (batch.at % batch.log.shape[1]).tolist(), strict=True
+    ):
+        history = batch.log[row, : place + 1][None]
+        logits.append(scores(model, Batch(torch.tensor([0]), history, torch.tensor([place + 1]))))
+    assert_close(found, cross_entropy(torch.cat(logits), batch.target), rtol=1e-4, atol=1e-5)
+
+
+def test_an_account_is_its_log() -> None:
+    model, batch = plus(), asked_batch()
+    nameless = replace(batch, account=torch.full_like(batch.account, UNSEEN))
+    assert_close(scores(model, nameless), scores(model, batch), rtol=0, atol=0)
+
+
+def test_without_history_the_favourites_of_all_come_first() -> None:
+    model = plus()
+    empty = Batch(torch.tensor([0, 1]), torch.zeros(2, 3, dtype=torch.long), torch.tensor([0, 0]))
+    assert_close(scores(model, empty), model.bias.detach().expand(2, -1))
+
+
+def test_parameters_by_formula() -> None:
+    model = plus(width=8, latent_users=3, views=2, newest=4, hidden=6, max_length=20)
+    items, width = SPLIT.train.items, 8
+    person = 2 * 3 * width + 2
+    state = 2 * 20 + (width + 1) * width + 2 * width**2 + (2 * width + 1) * width
+    state += (width + 1) * 2 * width + (2 * width + 1) * width + 2 * width
+    steps, memory = 3 * 4 + 1, (11 + 1) * 6 + 6 + 1
+    assert sum(parameter.numel() for parameter in model.parameters()) == (
+        items * (width + 2) + person + state + steps + memory
+    )
+
+
+def test_validation_decides_how_readily_old_items_come_again() -> None:
+    # Nothing repeats on the way; the last two events do.
+    logs = [
+        (f"a{n}", " ".join([*(f"i{(7 * n + k) % 40}" for k in range(8)), f"i{7 * n % 40}", f"i{(7 * n + 1) % 40}"]))
+        for n in range(40)
+    ]
+    split = split_dataset(dataset_of(logs), SplitConfig())
+    model = plus(split=split)
+    assert isinstance(model.memory, Memory)
+    model.calibrate(lambda: query_batches(split.validation, 16))
+    assert model.fitted()["added"] > 0.5
+    before = scores(model, next(query_batches(split.test, 50)).batch)
+    model.memory.balance.copy_(torch.tensor([0.0, 1.0]))
+    asked = next(query_batches(split.test, 50))
+    lifted = before - scores(model, asked.batch)
+    assert (lifted.gather(1, asked.target[:, None]) > 0.5).all()
+    model.calibrate(lambda: iter(()))  # nothing to decide by
+    assert list(model.fitted().values()) == [0.0, 1.0]
+
+
+def test_ownership_sums_to_one_over_the_latent_users() -> None:
+    model, batch = plus(), asked_batch()
+    found = model.people(model.encode(), batch)
+    assert_close(found.ownership.sum(dim=1), batch.known.float())
+    assert_close(found.weight.sum(dim=1), torch.ones(len(batch.length)))
+    alone = plus("lightgc2n-plus-wo-people")
+    with pytest.raises(SettingError, match="no latent users"):
+        alone.people(alone.encode(), batch)
