@@ -80,14 +80,14 @@ class Splitting:
         candidate = to_candidate.tanh()  # c = tanh([p ; s_k] W_c + r_k V_c + b_c)
         told = for_nobody + (keep * of_nobody[:, None]).sum(dim=2)
         nobody = told.sigmoid()[:, :, None]  # g̃ = σ([p ; q] W_n + Σ_k (s_k N_1) ⊙ n_k + b_n), common to all roles
-        return _joined(before, gate, candidate, nobody)[0], (gate, candidate, nobody)
+        return joined(before, gate, candidate, nobody)[0], (gate, candidate, nobody)
 
     @staticmethod
     def factors(before: Tensor, gate: Tensor, candidate: Tensor, nobody: Tensor) -> Parts:
         """To each role's gate, candidate and old state; summed over roles, to nobody's gate and to the total z; and how
         much of the latter goes to each gate.
         """
-        after, total = _joined(before, gate, candidate, nobody)
+        after, total = joined(before, gate, candidate, nobody)
         to_gates = gate * (1 - gate) / total
         to_candidate = gate * (1 - candidate.square()) / total
         to_nobody = (before - after) * (nobody * (1 - nobody) / total)
@@ -119,7 +119,7 @@ def _times(rows: Float[Tensor, "S N K I"], weights: Float[Tensor, "S I J"]) -> F
     return (rows.flatten(1, 2) @ weights).view(*rows.shape[:3], -1)
 
 
-def _joined(
+def joined(
     before: Float[Tensor, "S N K H"],
     gate: Float[Tensor, "S N K H"],
     candidate: Float[Tensor, "S N K H"],

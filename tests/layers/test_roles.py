@@ -6,7 +6,14 @@ from torch import Tensor, nn, tensor
 from torch.testing import assert_close
 
 from lightgc2n.layers.filters import Heard, Members, MembersOfTheGate
-from lightgc2n.layers.roles import BestQueryAttention, SplitAndJoin, SplitUnit, attend_over_roles, attend_over_time
+from lightgc2n.layers.roles import (
+    BestQueryAttention,
+    SplitAndJoin,
+    SplitUnit,
+    attend_over_roles,
+    attend_over_time,
+    joined,
+)
 from tests.layers.test_filters import told
 from tests.layers.test_gated import filled
 
@@ -58,6 +65,16 @@ def test_splits_are_those_of_a_slow_loop(kind: type) -> None:
     own, other = torch.randn(2, 6, 3), torch.randn(2, 6, 3)
     expected = torch.stack([slow_split(unit, *pair) for pair in zip(own, other, strict=True)])
     assert_close(unit(own, other).detach(), expected)
+
+
+def test_all_gates_share_each_feature_out() -> None:
+    """Σ_k f_k + g = 1: candidates of one after states of zero show f, candidates of zero after states of one show g."""
+    torch.manual_seed(0)
+    gate, nobody = torch.rand(1, 5, 3, 4, dtype=torch.float64), torch.rand(1, 5, 1, 4, dtype=torch.float64)
+    one, zero = torch.ones_like(gate), torch.zeros_like(gate)
+    of_roles, _ = joined(zero, gate, one, nobody)
+    kept, _ = joined(one, gate, zero, nobody)
+    assert_close(of_roles.sum(dim=2) + kept[:, :, 0], one[:, :, 0], rtol=0, atol=1e-9)
 
 
 def weighted(width: int, weight: Tensor) -> BestQueryAttention:
