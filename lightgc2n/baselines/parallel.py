@@ -5,7 +5,7 @@ Shapes: B batch, T history, M items, N items of a domain, X events of a domain, 
 K members, E embedding width, H width of a state, W width of what answers are read from.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,13 +20,14 @@ from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.asking import Asking, ask_at_the_end, ask_on_the_way
 from lightgc2n.layers.crossentropy import linear_cross_entropy
-from lightgc2n.layers.filters import FilterTransfer, Members, MembersOfTheGate, NoTransfer
+from lightgc2n.layers.filters import FilterTransfer, Heard, Members, MembersOfTheGate, NoTransfer
 from lightgc2n.layers.gated import GatedUnit, states_after
 from lightgc2n.layers.roles import SplitAndJoin
+from lightgc2n.layers.unrolling import side_by_side
 from lightgc2n.models.contract import Model
 
 # π-Net and PSJNet-I, PSJNet-II, and domains that are left alone
-TRANSFERS: dict[str, Callable[..., nn.Module]] = {
+TRANSFERS: dict[str, type[FilterTransfer | SplitAndJoin | NoTransfer]] = {
     "filter": FilterTransfer,
     "split-and-join": SplitAndJoin,
     "none": NoTransfer,
@@ -95,48 +96,54 @@ class ParallelNet(Model):
     def losses(self, encoded: None, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
         """For each domain the mean cross-entropy over the questions that it has an answer to; their sum."""
         asking, targets = ask_on_the_way(batch, self.domains, self.config.max_length, self.config.cuts)
-        states = self._states(asking)
-        found = [self._loss(number, asking, states, targets[..., number]) for number in range(len(self.domains))]
+        answering = self._answering(range(len(self.domains)), asking)
+        found = [self._loss(number, words, targets[..., number]) for number, words in enumerate(answering)]
         return {"next_item": torch.stack(found).sum()}
 
     @torch.no_grad()
     def scores(self, encoded: None, batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
         """A score for each item of the domain, which may be a part of the model's domains or span them."""
         asking = ask_at_the_end(batch, self.domains, self.config.max_length)
-        states = self._states(asking)
         met = [place for place, own in enumerate(self.domains) if own.start < domain.stop and domain.start < own.stop]
-        logits = torch.cat([self._logits(number, asking, states) for number in met], dim=1)
+        answering = self._answering(met, asking)
+        logits = torch.cat([self._logits(number, words) for number, words in zip(met, answering, strict=True)], dim=1)
         first = self.domains[met[0]].start
         return logits[:, domain.start - first : domain.stop - first]
 
     def _states(self, asking: Asking) -> list[Float[Tensor, "B _ H"]]:
         """The state of each domain after each of its own events."""
-        states = []
+        prepared = []
         for view, domain, encoder in zip(asking.views, self.domains, self.encoders, strict=True):
             events = embedding(view.items + domain.start, self.items)  # x
-            states.append(encoder(dropout(events, self.config.dropout, self.training)))  # h_i = GRU(x_i, h_{i-1})
-        return states
+            dropped = dropout(events, self.config.dropout, self.training)
+            prepared.append(encoder.prepared(dropped, length=view.length))  # type: ignore[operator]
+        return side_by_side(prepared)  # h_i = GRU(x_i, h_{i-1})
 
-    def _answering(self, number: int, asking: Asking, states: list[Tensor]) -> Float[Tensor, "B Q W"]:
-        """What the answers of one domain are read from: what the other domain tells, and its own state."""
+    def _answering(self, numbers: Sequence[int], asking: Asking) -> list[Float[Tensor, "B Q W"]]:
+        """What the answers of some domains are read from: what the other domain tells, and the domain's own state."""
+        states = self._states(asking)
+        heard = [self._heard(number, asking, states) for number in numbers]
+        told = TRANSFERS[self.config.transfer].tell([self.transfers[number] for number in numbers], heard)
+        own = [states_after(states[number], asking.shown[number]) for number in numbers]
+        return [torch.cat(pair, dim=-1) for pair in zip(told, own, strict=True)]  # [z ; h]
+
+    def _heard(self, number: int, asking: Asking, states: list[Tensor]) -> Heard:
         source = len(states) - 1 - number  # a domain that is alone is its own source
         beside = states_after(states[number], asking.crossed(source))  # q_j = h_{π(j)}
         shown = asking.shown[source], asking.shown[number]
-        told = self.transfers[number](states[source], beside, states[number], shown)
-        return torch.cat([told, states_after(states[number], asking.shown[number])], dim=-1)  # [z ; h]
+        return Heard(states[source], beside, asking.views[source].length, states[number], *shown)
 
-    def _loss(self, number: int, asking: Asking, states: list[Tensor], target: Int[Tensor, "B Q"]) -> Float[Tensor, ""]:
+    def _loss(self, number: int, answering: Float[Tensor, "B Q W"], target: Int[Tensor, "B Q"]) -> Float[Tensor, ""]:
         domain, asked = self.domains[number], target >= 0
-        questions = dropout(self._answering(number, asking, states)[asked], self.config.dropout, self.training)
+        questions = dropout(answering[asked], self.config.dropout, self.training)
         weights = questions.new_full((len(questions),), 1 / max(1, len(questions)))
         own = slice(domain.start, domain.stop)
         local = target[asked] - domain.start
         return linear_cross_entropy(questions, self.outputs[own], local, weights, self.bias[own])
 
-    def _logits(self, number: int, asking: Asking, states: list[Tensor]) -> Float[Tensor, "B N"]:
+    def _logits(self, number: int, answering: Float[Tensor, "B 1 W"]) -> Float[Tensor, "B N"]:
         own = slice(self.domains[number].start, self.domains[number].stop)
-        answering = self._answering(number, asking, states)[:, 0]
-        return torch.addmm(self.bias[own], answering, self.outputs[own].T)  # [z ; h] O + o
+        return torch.addmm(self.bias[own], answering[:, 0], self.outputs[own].T)  # [z ; h] O + o
 
     @torch.no_grad()
     def _table(self, width: int) -> nn.Parameter:

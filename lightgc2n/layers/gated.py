@@ -10,6 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from lightgc2n.layers.unrolling import Parts, Prepared
+
 
 def drawn(rows: int, columns: int) -> nn.Parameter:
     """A matrix of normal values with variance 2 / (rows + columns)."""
@@ -31,21 +33,54 @@ class GatedUnit(nn.Module):
         self, inputs: Float[Tensor, "B T I"], start: Float[Tensor, "B H"] | None = None
     ) -> Float[Tensor, "B T H"]:
         """The state after every event; zeros are where it starts, unless told otherwise."""
-        to_gates, to_candidate = self.gates[self.input_width :], self.candidate[self.input_width :]
-        state, states = inputs.new_zeros(len(inputs), self.width) if start is None else start, []
-        for for_gates, for_candidate in zip(*self._given(inputs), strict=True):
-            reset, update = torch.addmm(for_gates, state, to_gates).sigmoid().chunk(2, dim=1)  # σ([x ; h] W_g + b_g)
-            candidate = torch.addmm(for_candidate, reset * state, to_candidate).tanh()  # tanh([x ; r ⊙ h] W_c + b_c)
-            state = torch.lerp(candidate, state, update)  # u ⊙ h + (1 - u) ⊙ c
-            states.append(state)
-        return torch.stack(states, dim=1)
+        return self.prepared(inputs, start).run()
 
-    def _given(self, inputs: Float[Tensor, "B T I"]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """What the inputs alone give to gates and candidate, event by event."""
-        in_time = inputs.transpose(0, 1)
-        gates = in_time @ self.gates[: self.input_width] + self.gates_bias
-        candidate = in_time @ self.candidate[: self.input_width] + self.candidate_bias
-        return gates.unbind(), candidate.unbind()
+    def prepared(
+        self,
+        inputs: Float[Tensor, "B T I"],
+        start: Float[Tensor, "B H"] | None = None,
+        length: Int[Tensor, "B"] | None = None,
+    ) -> Prepared:
+        """The recurrence before its first event."""
+        of_inputs = torch.cat([self.gates[: self.input_width], self.candidate[: self.input_width]], dim=1)
+        bias = torch.cat([self.gates_bias, self.candidate_bias])
+        of_state = self.gates[self.input_width :], self.candidate[self.input_width :]
+        start = inputs.new_zeros(len(inputs), self.width) if start is None else start
+        return Prepared(Gating(), inputs, of_inputs, bias, of_state, start, length)
+
+
+class Gating:
+    """The weights are those of the state, for the gates and for the candidate."""
+
+    @staticmethod
+    def step(given: Tensor, before: Tensor, to_gates: Tensor, to_candidate: Tensor) -> tuple[Tensor, Parts]:
+        for_gates, for_candidate = given.tensor_split((2 * before.shape[-1],), dim=-1)
+        gates = torch.baddbmm(for_gates, before, to_gates).sigmoid()  # (r, u) = σ([x ; h] W_g + b_g)
+        reset, update = gates.chunk(2, dim=-1)
+        candidate = torch.baddbmm(for_candidate, reset * before, to_candidate).tanh()  # c = tanh([x ; r ⊙ h] W_c + b_c)
+        return torch.lerp(candidate, before, update), (gates, candidate)  # u ⊙ h + (1 - u) ⊙ c
+
+    @staticmethod
+    def factors(before: Tensor, gates: Tensor, candidate: Tensor) -> Parts:
+        """To update, candidate and old state; then, from the product with the reset, to the reset and the old state."""
+        reset, update = gates.chunk(2, dim=-1)
+        to_update = (before - candidate) * update * (1 - update)
+        to_candidate = (1 - update) * (1 - candidate.square())
+        to_reset = before * reset * (1 - reset)
+        return torch.stack([to_update, to_candidate, update], dim=-2), torch.stack([to_reset, reset], dim=-2)
+
+    @staticmethod
+    def back(gradient: Tensor, factors: Parts, to_gates: Tensor, to_candidate: Tensor) -> tuple[Tensor, Tensor]:
+        of_update, of_candidate, kept = (gradient.unsqueeze(-2) * factors[0]).unbind(dim=-2)
+        of_reset, passed = ((of_candidate @ to_candidate.mT).unsqueeze(-2) * factors[1]).unbind(dim=-2)
+        inner = torch.cat([of_reset, of_update, of_candidate], dim=-1)
+        return torch.baddbmm(kept + passed, inner[..., : to_gates.shape[-1]], to_gates.mT), inner
+
+    @staticmethod
+    def ends(gradient: Tensor, inner: Tensor, before: Tensor, parts: Parts, *weights: Tensor) -> Parts:
+        reset = parts[0][..., : before.shape[-1]]
+        of_gates, of_candidate = inner.tensor_split((2 * before.shape[-1],), dim=-1)
+        return inner, before.mT @ of_gates, (reset * before).mT @ of_candidate
 
 
 def states_after(states: Float[Tensor, "B T H"], events: Int[Tensor, "B Q"]) -> Float[Tensor, "B Q H"]:

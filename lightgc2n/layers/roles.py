@@ -7,9 +7,11 @@ A question sees the events before it alone, so all questions of a log can be ans
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import dropout, pad
+from torch.nn.functional import pad
 
+from lightgc2n.layers.filters import Heard, Transfer
 from lightgc2n.layers.gated import GatedUnit, drawn
+from lightgc2n.layers.unrolling import Parts, Prepared
 
 TINY = 1e-10
 
@@ -42,28 +44,90 @@ class SplitUnit(nn.Module):
             other: the target's state when the event came, q.
             start: the states before the first event, s_0; zeros if they are not given.
         """
-        of_roles = torch.cat(self.roles(), dim=1)
-        of_state = torch.cat([self.gate[2 * self.width :], self.candidate[self.width :], self.nobody_state], dim=1)
-        state, states = own.new_zeros(len(own), *self.nobody_roles.shape) if start is None else start, []
-        for given, nobody_given in zip(*self._given(own, other), strict=True):
-            gate, candidate, keep = (state @ of_state).chunk(3, dim=-1)
-            given_gate, given_candidate = (given[:, None] + of_roles).chunk(2, dim=-1)
-            gate = (gate + given_gate).sigmoid()  # f̃ = σ([p ; q ; s_k] W_f + r_k V_f + b_f)
-            nobody = (nobody_given + (keep * self.nobody_roles).sum(dim=1)).sigmoid()[:, None]  # g̃, common to all roles
-            candidate = (candidate + given_candidate).tanh()  # c = tanh([p ; s_k] W_c + r_k V_c + b_c)
-            total = gate.sum(dim=1, keepdim=True) + nobody + TINY  # z
-            state = (gate * candidate + nobody * state) / total  # s_k = f_k ⊙ c_k + g ⊙ s_k
-            states.append(state)
-        return torch.stack(states, dim=1)
+        return self.prepared(own, other, start).run()
 
-    def _given(
-        self, own: Float[Tensor, "B X H"], other: Float[Tensor, "B X H"]
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """What does not depend on the states, event by event: for gate and candidate, and for nobody's gate."""
-        both = torch.cat([own, other], dim=-1).transpose(0, 1)
-        gate = both @ self.gate[: 2 * self.width] + self.gate_bias
-        candidate = own.transpose(0, 1) @ self.candidate[: self.width] + self.candidate_bias
-        return torch.cat([gate, candidate], dim=-1).unbind(), (both @ self.nobody + self.nobody_bias).unbind()
+    def prepared(
+        self,
+        own: Float[Tensor, "B X H"],
+        other: Float[Tensor, "B X H"],
+        start: Float[Tensor, "B K H"] | None = None,
+        length: Int[Tensor, "B"] | None = None,
+    ) -> Prepared:
+        """The recurrence before its first event."""
+        # The candidate does not see the other domain.
+        candidate = pad(self.candidate[: self.width], (0, 0, 0, self.width))
+        of_inputs = torch.cat([self.gate[: 2 * self.width], candidate, self.nobody], dim=1)
+        bias = torch.cat([self.gate_bias, self.candidate_bias, self.nobody_bias])
+        of_state = torch.cat([self.gate[2 * self.width :], self.candidate[self.width :], self.nobody_state], dim=1)
+        weights = of_state, torch.cat(self.roles(), dim=1), self.nobody_roles
+        start = own.new_zeros(len(own), *self.nobody_roles.shape) if start is None else start
+        return Prepared(Splitting(), torch.cat([own, other], dim=-1), of_inputs, bias, weights, start, length)
+
+
+class Splitting:
+    """The weights are those of the states, for gate, candidate and nobody's gate; what each role adds to the first two;
+    and how each role's state counts for the last.
+    """
+
+    @staticmethod
+    def step(
+        given: Tensor, before: Tensor, of_state: Tensor, of_roles: Tensor, of_nobody: Tensor
+    ) -> tuple[Tensor, Parts]:
+        for_roles, for_nobody = given.tensor_split((of_roles.shape[-1],), dim=-1)
+        to_roles, keep = _times(before, of_state).tensor_split((of_roles.shape[-1],), dim=-1)
+        to_gate, to_candidate = (to_roles + (for_roles[:, :, None] + of_roles[:, None])).chunk(2, dim=-1)
+        gate = to_gate.sigmoid()  # f̃ = σ([p ; q ; s_k] W_f + r_k V_f + b_f)
+        candidate = to_candidate.tanh()  # c = tanh([p ; s_k] W_c + r_k V_c + b_c)
+        told = for_nobody + (keep * of_nobody[:, None]).sum(dim=2)
+        nobody = told.sigmoid()[:, :, None]  # g̃ = σ([p ; q] W_n + Σ_k (s_k N_1) ⊙ n_k + b_n), common to all roles
+        return joined(before, gate, candidate, nobody)[0], (gate, candidate, nobody)
+
+    @staticmethod
+    def factors(before: Tensor, gate: Tensor, candidate: Tensor, nobody: Tensor) -> Parts:
+        """To each role's gate, candidate and old state; summed over roles, to nobody's gate and to the total z; and how
+        much of the latter goes to each gate.
+        """
+        after, total = joined(before, gate, candidate, nobody)
+        to_gates = gate * (1 - gate) / total
+        to_candidate = gate * (1 - candidate.square()) / total
+        to_nobody = (before - after) * (nobody * (1 - nobody) / total)
+        to_each = torch.stack([candidate * to_gates, to_candidate, (nobody / total).expand_as(gate)], dim=2)
+        return to_each, torch.stack([to_nobody, after], dim=2), to_gates
+
+    @staticmethod
+    def back(
+        gradient: Tensor, factors: Parts, of_state: Tensor, of_roles: Tensor, of_nobody: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        gate, candidate, kept = (gradient[:, :, None] * factors[0]).unbind(dim=2)
+        nobody, total = (gradient[:, :, None] * factors[1]).sum(dim=3, keepdim=True).unbind(dim=2)
+        gate = torch.addcmul(gate, total, factors[2], value=-1)
+        inner = torch.cat([gate, candidate, nobody * of_nobody[:, None]], dim=-1)
+        return kept + _times(inner, of_state.mT), torch.cat([inner, nobody.expand_as(gate)], dim=-1)
+
+    @staticmethod
+    def ends(gradient: Tensor, inner: Tensor, before: Tensor, parts: Parts, *weights: Tensor) -> Parts:
+        of_state, of_roles, _ = weights
+        width, nobody = of_state.shape[-1], inner[..., of_state.shape[-1] :]
+        to_roles = inner[..., : of_roles.shape[-1]]
+        of_given = torch.cat([to_roles.sum(dim=2), nobody[:, :, 0]], dim=-1)
+        to_state = before.flatten(1, 2).mT @ inner[..., :width].flatten(1, 2)
+        keep = _times(before, of_state[..., of_roles.shape[-1] :])
+        return of_given, to_state, to_roles.sum(dim=1), (keep * nobody).sum(dim=1)
+
+
+def _times(rows: Float[Tensor, "S N K I"], weights: Float[Tensor, "S I J"]) -> Float[Tensor, "S N K J"]:
+    return (rows.flatten(1, 2) @ weights).view(*rows.shape[:3], -1)
+
+
+def joined(
+    before: Float[Tensor, "S N K H"],
+    gate: Float[Tensor, "S N K H"],
+    candidate: Float[Tensor, "S N K H"],
+    nobody: Float[Tensor, "S N 1 H"],
+) -> tuple[Float[Tensor, "S N K H"], Float[Tensor, "S N 1 H"]]:
+    """The states after an event, and what all gates add up to."""
+    total = gate.sum(dim=2, keepdim=True) + nobody + TINY  # z
+    return torch.addcmul(gate * candidate, nobody, before) / total, total  # s_k = f_k ⊙ c_k + g ⊙ s_k
 
 
 class BestQueryAttention(nn.Module):
@@ -89,29 +153,27 @@ class BestQueryAttention(nn.Module):
         )
 
 
-class SplitAndJoin(nn.Module):
+class SplitAndJoin(Transfer):
     """Split unit, a gated unit for each role, attention over time and attention over roles."""
 
     def __init__(self, width: int, members: nn.Module, dropped: float) -> None:
-        super().__init__()
-        self.dropped = dropped
+        super().__init__(dropped)
         self.split, self.join = SplitUnit(width, members), GatedUnit(width, width)
         self.over_time, self.over_roles = BestQueryAttention(width), BestQueryAttention(width)
 
-    def forward(
-        self,
-        source: Float[Tensor, "B X H"],
-        beside: Float[Tensor, "B X H"],
-        target: Float[Tensor, "B Y H"],
-        shown: tuple[Int[Tensor, "B Q"], Int[Tensor, "B Q"]],
-    ) -> Float[Tensor, "B Q H"]:
-        """One vector for each question; arguments as those of `FilterTransfer`."""
-        own, other = (dropout(states, self.dropped, self.training) for states in (source, beside))
-        roles = dropout(self.split(own, other), self.dropped, self.training).transpose(1, 2)
-        joined = self.join(roles.flatten(0, 1)).view_as(roles)  # t_{j,k} = GRU(s_{j,k}, t_{j-1,k})
-        queries = target[:, None].expand(-1, joined.shape[1], -1, -1)
-        told = attend_over_time(self.over_time.fits(queries, joined), joined, *shown)
-        return attend_over_roles(self.over_roles.fits(queries, told), told, shown[1])
+    def split_up(self, heard: Heard) -> Prepared:
+        return self.split.prepared(self.drop(heard.source), self.drop(heard.beside), length=heard.length)
+
+    def carry(self, states: Float[Tensor, "B X K H"], heard: Heard) -> Prepared:
+        roles = self.drop(states).transpose(1, 2).flatten(0, 1)
+        return self.join.prepared(roles, length=heard.length.repeat_interleave(states.shape[2]))
+
+    def answer(self, states: Float[Tensor, "BK X H"], heard: Heard) -> Float[Tensor, "B Q H"]:
+        joined = states.view(len(heard.source), -1, *states.shape[1:])  # t_{j,k} = GRU(s_{j,k}, t_{j-1,k})
+        queries = heard.target[:, None].expand(-1, joined.shape[1], -1, -1)
+        fits = self.over_time.fits(queries, joined)
+        told = attend_over_time(fits, joined, heard.source_shown, heard.target_shown)
+        return attend_over_roles(self.over_roles.fits(queries, told), told, heard.target_shown)
 
 
 def attend_over_time(

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, tensor
 from torch.testing import assert_close
 
-from lightgc2n.layers.filters import FilterTransfer, Members, MembersOfTheGate, SharedFilter
+from lightgc2n.layers.filters import FilterTransfer, Heard, Members, MembersOfTheGate, SharedFilter, Transfer
 from tests.layers.test_gated import filled
 
 
@@ -50,12 +50,16 @@ def test_logs_are_those_of_a_slow_loop(kind: type) -> None:
     assert_close(unit(own, other).detach(), expected)
 
 
+def told(unit: Transfer, heard: Heard) -> Tensor:
+    return unit.tell([unit], [heard])[0]
+
+
 def test_questions_get_the_state_after_what_they_are_shown() -> None:
     torch.manual_seed(0)
     unit = FilterTransfer(3, Members(2, 3, 3), dropped=0.5).eval()
     source, beside = torch.randn(1, 4, 3), torch.randn(1, 4, 3)
     shown = tensor([[0, 2, 4]])
-    found = unit(source, beside, source, (shown, shown))
+    found = told(unit, Heard(source, beside, tensor([4]), source, shown, shown))
     assert not found[0, 0].any()  # nothing is shown, nothing is told
     for question, events in ((1, 2), (2, 4)):
         alone = unit.transfer(unit.filter(source[:, :events], beside[:, :events]))[:, -1]
@@ -66,6 +70,7 @@ def test_every_unit_has_its_input_dropped_in_training_alone() -> None:
     torch.manual_seed(0)
     unit = FilterTransfer(3, Members(2, 3, 3), dropped=0.5)
     source, shown = torch.randn(1, 4, 3), tensor([[4]])
-    assert not torch.equal(unit(source, source, source, (shown, shown)), unit(source, source, source, (shown, shown)))
+    heard = Heard(source, source, tensor([4]), source, shown, shown)
+    assert not torch.equal(told(unit, heard), told(unit, heard))
     unit.eval()
-    assert torch.equal(unit(source, source, source, (shown, shown)), unit(source, source, source, (shown, shown)))
+    assert torch.equal(told(unit, heard), told(unit, heard))

@@ -5,8 +5,16 @@ import torch
 from torch import Tensor, nn, tensor
 from torch.testing import assert_close
 
-from lightgc2n.layers.filters import Members, MembersOfTheGate
-from lightgc2n.layers.roles import BestQueryAttention, SplitAndJoin, SplitUnit, attend_over_roles, attend_over_time
+from lightgc2n.layers.filters import Heard, Members, MembersOfTheGate
+from lightgc2n.layers.roles import (
+    BestQueryAttention,
+    SplitAndJoin,
+    SplitUnit,
+    attend_over_roles,
+    attend_over_time,
+    joined,
+)
+from tests.layers.test_filters import told
 from tests.layers.test_gated import filled
 
 WITH_MAP = ((0.360176, 0.344163), (0.166005, 0.254567))
@@ -59,6 +67,16 @@ def test_splits_are_those_of_a_slow_loop(kind: type) -> None:
     assert_close(unit(own, other).detach(), expected)
 
 
+def test_all_gates_share_each_feature_out() -> None:
+    """Σ_k f_k + g = 1: candidates of one after states of zero show f, candidates of zero after states of one show g."""
+    torch.manual_seed(0)
+    gate, nobody = torch.rand(1, 5, 3, 4, dtype=torch.float64), torch.rand(1, 5, 1, 4, dtype=torch.float64)
+    one, zero = torch.ones_like(gate), torch.zeros_like(gate)
+    of_roles, _ = joined(zero, gate, one, nobody)
+    kept, _ = joined(one, gate, zero, nobody)
+    assert_close(of_roles.sum(dim=2) + kept[:, :, 0], one[:, :, 0], rtol=0, atol=1e-9)
+
+
 def weighted(width: int, weight: Tensor) -> BestQueryAttention:
     attention = BestQueryAttention(width)
     attention.weight = nn.Parameter(weight.view(3, width))
@@ -93,14 +111,14 @@ def test_a_join_is_that_of_a_slow_loop() -> None:
     unit = SplitAndJoin(3, Members(4, 5, 3), dropped=0.5).eval()
     source, beside, target = torch.randn(1, 5, 3), torch.randn(1, 5, 3), torch.randn(1, 4, 3)
     keys_shown, queries_shown = tensor([[0, 3, 2, 5]]), tensor([[2, 0, 3, 4]])
-    found = unit(source, beside, target, (keys_shown, queries_shown)).detach()
+    found = told(unit, Heard(source, beside, tensor([5]), target, keys_shown, queries_shown)).detach()
     roles = slow_split(unit.split, source[0], beside[0])
     states = [unit.join(roles[None, :, role])[0].detach() for role in range(4)]
     for question in range(4):
         queries = target[0, : queries_shown[0, question]]
         shown = [role_states[: keys_shown[0, question]] for role_states in states]
-        told = torch.stack([slow_attention(unit.over_time, queries, keys) for keys in shown])
-        assert_close(found[0, question], slow_attention(unit.over_roles, queries, told))
+        by_role = torch.stack([slow_attention(unit.over_time, queries, keys) for keys in shown])
+        assert_close(found[0, question], slow_attention(unit.over_roles, queries, by_role))
     assert not found[0, 0].any()  # no source, nothing is told
 
 
@@ -108,9 +126,9 @@ def test_strongly_negative_fits_stay_finite() -> None:
     """What overflows or vanishes in a product of exponentials must not in a softmax of maxima."""
     fits = torch.full((1, 1, 2, 3), -1e4, requires_grad=True)
     states = torch.ones(1, 1, 3, 2)
-    told = attend_over_time(fits, states, tensor([[2, 0]]), tensor([[2, 2]]))
-    assert_close(told[0, 0], tensor([[1.0, 1.0], [0.0, 0.0]]))
-    attend_over_roles(fits[..., :2], told, tensor([[2, 0]])).sum().backward()  # type: ignore[no-untyped-call]
+    by_role = attend_over_time(fits, states, tensor([[2, 0]]), tensor([[2, 2]]))
+    assert_close(by_role[0, 0], tensor([[1.0, 1.0], [0.0, 0.0]]))
+    attend_over_roles(fits[..., :2], by_role, tensor([[2, 0]])).sum().backward()  # type: ignore[no-untyped-call]
     assert fits.grad is not None
     assert torch.isfinite(fits.grad).all()
 
@@ -118,4 +136,4 @@ def test_strongly_negative_fits_stay_finite() -> None:
 def test_one_role_one_event_and_one_log_keep_their_axes() -> None:
     unit = SplitAndJoin(3, Members(1, 3, 3), dropped=0.0)
     one, shown = torch.randn(1, 1, 3), tensor([[1]])
-    assert unit(one, one, one, (shown, shown)).shape == (1, 1, 3)
+    assert told(unit, Heard(one, one, tensor([1]), one, shown, shown)).shape == (1, 1, 3)
