@@ -12,7 +12,10 @@ from lightgc2n.data.batches import Asked, Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.errors import SettingError
 
-WITH_LATENT_USERS = ("lightgc2n", "lightgc2n-wo-la", "lightgc2n-wo-dr", "lightgc2n-wo-cl", "lightgc2n-wo-s")
+WITH_LATENT_USERS = (
+    *("lightgc2n", "lightgc2n-wo-la", "lightgc2n-wo-dr", "lightgc2n-wo-cl", "lightgc2n-wo-s"),
+    *("lightgc2n-plus", "lightgc2n-plus-wo-state", "lightgc2n-plus-wo-steps", "lightgc2n-plus-wo-memory"),
+)
 
 
 @dataclass(frozen=True)

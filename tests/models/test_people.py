@@ -71,8 +71,9 @@ def test_the_order_of_a_history_only_permutes_columns() -> None:
 
 @pytest.mark.parametrize("name", WITH_LATENT_USERS)
 def test_shares_sum_to_one_over_the_users(name: str) -> None:
-    model, batch = model_of(name, latent_users=4), asked_batch()
-    found = people(model, batch)
+    torch.manual_seed(0)
+    model, batch = zoo.build(name, SPLIT.train, {"latent_users": 4}).eval(), asked_batch()
+    found = model.people(model.encode(), batch)
     assert found.ownership.shape == (len(batch.length), 4, batch.history.shape[1])
     assert found.ownership.min() >= 0
     assert_close(found.ownership.sum(dim=1), batch.known.float())
@@ -145,7 +146,10 @@ def test_a_model_has_latent_users_or_names_those_that_have(name: str) -> None:
     with torch.no_grad():
         encoded = model.encode()
     if name in WITH_LATENT_USERS:
-        assert model.people(encoded, asked_batch()).weight.shape == (len(asked_batch().length), 3)
+        assert model.people(encoded, asked_batch()).weight.shape == (
+            len(asked_batch().length),
+            model.config.latent_users,
+        )
     else:
-        with pytest.raises(SettingError, match=r"no latent users.*Train one that has: lightgc2n, .*lightgc2n-wo-s\."):
+        with pytest.raises(SettingError, match=r"no latent users.*Train one that has: lightgc2n, .*-wo-memory\."):
             model.people(encoded, asked_batch())
