@@ -32,6 +32,7 @@ def measure_people(found: Longs, member: Longs, account: Longs, people: Longs | 
     """The measures of each account with known members.
 
     ARI, NMI        agreement of the groupings: 1 for the same; ARI is 0 on average for shuffled labels
+    shared ARI      the same where several people are behind the account; NaN for others
     accuracy        share of events that are their person's, found people matched one to one to true people
     least served    the same among the events of each true person, for the one of whom it is smallest
     count error     by how many people the number of found people is wrong
@@ -49,8 +50,10 @@ def measure_people(found: Longs, member: Longs, account: Longs, people: Longs | 
     true = (table.sum(axis=1) > 0).sum(axis=1) if people is None else people[accounts]
     error = np.abs((table.sum(axis=2) > 0).sum(axis=1) - true).astype(np.float64)
     own = matched_events(table, matching(table))
+    agreement = adjusted_rand(table)
     columns = {
-        "ARI": adjusted_rand(table),
+        "ARI": agreement,
+        "shared ARI": np.where(true > 1, agreement, np.nan),
         "NMI": mutual_information(table),
         "accuracy": own.sum(axis=1) / table.sum(axis=(1, 2)),
         "least served": least_served(own, table.sum(axis=1)),

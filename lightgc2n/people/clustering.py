@@ -4,6 +4,7 @@ Shapes: B accounts, N points (padded), W width of a point, R starts, K people.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from lightgc2n.data.dataset import Longs
 from lightgc2n.people.points import Matrix, Points
 
-Floats = npt.NDArray[np.floating]
+Floats = npt.NDArray[np.floating[Any]]
 MOST_PEOPLE = 5  # behind one account, where the count is not given
 STARTS, ROUNDS = 4, 25
 MIXTURE_ROUNDS = 15
@@ -71,7 +72,7 @@ def _nearest(points: Points, centres: Matrix, count: Longs) -> tuple[Longs, Matr
 
 def _means(points: Points, label: Longs, centres: Matrix) -> Matrix:
     """The mean of each group; an empty one stays where it is."""
-    accounts, starts, people, width = centres.shape
+    accounts, starts, people, _ = centres.shape
     belongs = (label[..., None] == np.arange(people)) & points.known[:, :, None, None]
     flat = belongs.reshape(accounts, -1, starts * people).transpose(0, 2, 1).astype(np.float32)
     sizes = flat.sum(axis=2).reshape(accounts, starts, people, 1)
@@ -132,7 +133,7 @@ def mixture(points: Points, count: Longs, random: np.random.Generator) -> tuple[
 
 
 def _log_densities(points: Points, share: Matrix) -> Floats:
-    """log of weight times density of each point for each person, from the shares that they have of points: [B, N, K]."""
+    """log of weight times density of each point for each person, who have shares of the points: [B, N, K]."""
     sizes = share.sum(axis=1)[..., None] + 1e-6
     spread_out = share.transpose(0, 2, 1)
     mean = spread_out @ points.vectors / sizes
@@ -177,9 +178,7 @@ def dbscan(points: Points, reach: Floats, neighbours: int = NEIGHBOURS) -> Longs
     return np.where(dense, label, np.where(dense.any(axis=1)[:, None], found, 0))
 
 
-def best_count(
-    points: Points, counts: range, grouped: Callable[[Longs], tuple[Longs, Floats]]
-) -> Longs:
+def best_count(points: Points, counts: range, grouped: Callable[[Longs], tuple[Longs, Floats]]) -> Longs:
     """The groups of each account with the count whose cost is smallest.
 
     Args:

@@ -14,6 +14,7 @@ from lightgc2n.data.dataset import Longs
 from lightgc2n.people.clustering import (
     MOST_PEOPLE,
     NEIGHBOURS,
+    Floats,
     best_count,
     dbscan,
     distances,
@@ -22,12 +23,14 @@ from lightgc2n.people.clustering import (
     silhouette,
     spheres_bic,
 )
-from lightgc2n.people.points import Logs, Matrix, Points, account_points, hours, tastes
+from lightgc2n.people.points import Logs, Matrix, Points, account_points, dates, hours, tastes
 
 Random = np.random.Generator
 Find = Callable[[Logs, Longs | None, Random], Longs]
 Cluster = Callable[[Points, Longs | None, Random], Longs]
-HOURS_WEIGHT = 0.5
+Features = Callable[[Logs, Longs], Matrix]
+Cost = Callable[[Points, Longs, int], Floats]
+HOURS_WEIGHT = 0.4  # beside item vectors of length one
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Method:
     find: Find
     given: bool = True  # it can be told the count
     inferred: bool = True  # it can find the count
-    needs_hours: bool = False
+    needs: str = ""  # `times`, or `hours`: times that tell more than the day
 
 
 def one_person(logs: Logs, count: Longs | None, random: Random) -> Longs:
@@ -55,42 +58,44 @@ def at_random(logs: Logs, count: Longs | None, random: Random, units: str = "eve
 
 
 def by_clusters(
-    logs: Logs, count: Longs | None, random: Random, *, cluster: Cluster, units: str = "event", clock: bool = False
+    logs: Logs,
+    count: Longs | None,
+    random: Random,
+    *,
+    cluster: Cluster,
+    features: Features = tastes,
+    units: str = "event",
 ) -> Longs:
-    """Events or sessions grouped by the mean vector of their items, and by the hours where `clock` says so."""
+    """Events or sessions of an account grouped by their features."""
     unit: Longs = getattr(logs, units)
-    features = tastes(logs, unit)
-    if clock:
-        features = np.hstack([features, np.float32(HOURS_WEIGHT) * hours(logs, unit)])
-    label = np.zeros(len(features), dtype=np.int64)
+    values = features(logs, unit)
+    label = np.zeros(len(values), dtype=np.int64)
     owner = logs.account[np.flatnonzero(np.diff(unit, prepend=-1))]
-    for rows, places, points in account_points(features, owner, logs.accounts):
+    for rows, places, points in account_points(values, owner, logs.accounts):
         label[places] = cluster(points, None if count is None else count[rows], random)[points.known]
     return label[unit]
 
 
-def k_means_people(points: Points, count: Longs | None, random: Random) -> Longs:
-    """k-means; without a count by the highest silhouette, which never says one person if there are three points."""
+def tastes_and_hours(logs: Logs, unit: Longs) -> Matrix:
+    """What and when, side by side."""
+    return np.hstack([tastes(logs, unit), np.float32(HOURS_WEIGHT) * hours(logs, unit)])
+
+
+def k_means_people(points: Points, count: Longs | None, random: Random, *, cost: Cost, fewest: int = 1) -> Longs:
+    """k-means; without a count that of the smallest cost."""
     if count is not None:
         return k_means(points, count, random)
 
-    def grouped(counts: Longs) -> tuple[Longs, Matrix]:
+    def grouped(counts: Longs) -> tuple[Longs, Floats]:
         label = k_means(points, counts, random)
-        return label, -silhouette(points, label, int(counts.max()))
+        return label, cost(points, label, int(counts.max()))
 
-    return best_count(points, range(2, MOST_PEOPLE + 1), grouped)
+    return best_count(points, range(fewest, MOST_PEOPLE + 1), grouped)
 
 
-def k_means_bic_people(points: Points, count: Longs | None, random: Random) -> Longs:
-    """k-means; without a count by BIC, as if people were spheres of one size."""
-    if count is not None:
-        return k_means(points, count, random)
-
-    def grouped(counts: Longs) -> tuple[Longs, Matrix]:
-        label = k_means(points, counts, random)
-        return label, spheres_bic(points, label, int(counts.max()))
-
-    return best_count(points, range(1, MOST_PEOPLE + 1), grouped)
+def blur(points: Points, label: Longs, people: int) -> Floats:
+    """How little groups stand out, by their silhouette."""
+    return -silhouette(points, label, people)
 
 
 def mixture_people(points: Points, count: Longs | None, random: Random) -> Longs:
@@ -109,21 +114,26 @@ def dbscan_people(points: Points, count: Longs | None, random: Random) -> Longs:
     return dbscan(points, reach)
 
 
-def _sessions(cluster: Cluster, **more: bool) -> Find:
-    return partial(by_clusters, cluster=cluster, units="session", **more)
+def _sessions(cluster: Cluster, features: Features = tastes) -> Find:
+    return partial(by_clusters, cluster=cluster, features=features, units="session")
 
+
+# One person has no silhouette, so by silhouette there are always two people or more.
+BY_SILHOUETTE = partial(k_means_people, cost=blur, fewest=2)
+BY_BIC = partial(k_means_people, cost=spheres_bic)
 
 FLOORS: dict[str, Method] = {
     "one-person": Method(one_person),
     "random": Method(at_random),
     "random-sessions": Method(partial(at_random, units="session")),
-    "k-means": Method(partial(by_clusters, cluster=k_means_people)),
+    "k-means": Method(partial(by_clusters, cluster=BY_SILHOUETTE)),
     "mixture": Method(partial(by_clusters, cluster=mixture_people)),
-    "session-k-means": Method(_sessions(k_means_people)),
-    "session-k-means-bic": Method(_sessions(k_means_bic_people), given=False),
+    "session-k-means": Method(_sessions(BY_SILHOUETTE)),
+    "session-k-means-bic": Method(_sessions(BY_BIC), given=False),
     "session-mixture": Method(_sessions(mixture_people)),
     "session-dbscan": Method(_sessions(dbscan_people), given=False),
-    "session-k-means-hours": Method(_sessions(k_means_people, clock=True), needs_hours=True),
-    "session-mixture-hours": Method(_sessions(mixture_people, clock=True), needs_hours=True),
-    "session-dbscan-hours": Method(_sessions(dbscan_people, clock=True), given=False, needs_hours=True),
+    "session-dates": Method(_sessions(BY_SILHOUETTE, dates), needs="times"),
+    "session-k-means-hours": Method(_sessions(BY_SILHOUETTE, tastes_and_hours), needs="hours"),
+    "session-mixture-hours": Method(_sessions(mixture_people, tastes_and_hours), needs="hours"),
+    "session-dbscan-hours": Method(_sessions(dbscan_people, tastes_and_hours), given=False, needs="hours"),
 }

@@ -17,7 +17,7 @@ WEEKEND = 5  # Saturday, counted from Monday
 
 @dataclass(frozen=True)
 class Logs:
-    """All that a method is shown: the whole logs of A accounts, and a vector for each item. It has no place for labels."""
+    """All that a method is shown: whole logs of A accounts, and a vector for each item. It has no place for labels."""
 
     offsets: Longs  # account a holds the events offsets[a] to offsets[a + 1], oldest first
     items: Ints
@@ -57,7 +57,7 @@ def tastes(logs: Logs, unit: Longs) -> Matrix:
     """For each unit (session or event) the mean vector of its items."""
     starts = np.flatnonzero(np.diff(unit, prepend=-1))
     sizes = np.diff(np.append(starts, len(unit)))
-    return np.add.reduceat(logs.vectors[logs.items], starts) / sizes[:, None].astype(np.float32)
+    return (np.add.reduceat(logs.vectors[logs.items], starts) / sizes[:, None]).astype(np.float32)
 
 
 def hours(logs: Logs, unit: Longs) -> Matrix:
@@ -67,6 +67,17 @@ def hours(logs: Logs, unit: Longs) -> Matrix:
     angle = 2 * np.pi * (begun % DAY) / (24 * HOUR)
     weekday = (begun // DAY + 3) % 7  # the first day of 1970 was a Thursday
     return np.column_stack([np.cos(angle), np.sin(angle), weekday >= WEEKEND]).astype(np.float32)
+
+
+def dates(logs: Logs, unit: Longs) -> Matrix:
+    """For each unit its date, counted from the mean date of the account in standard deviations."""
+    assert logs.times is not None
+    starts = np.flatnonzero(np.diff(unit, prepend=-1))
+    owner, begun = logs.account[starts], (logs.times[starts] - logs.times.min()) / DAY
+    units = np.maximum(np.bincount(owner, minlength=logs.accounts), 1)
+    centred = begun - (np.bincount(owner, begun, logs.accounts) / units)[owner]
+    spread = np.sqrt(np.bincount(owner, centred**2, logs.accounts) / units)[owner]
+    return (centred / np.where(spread > 0, spread, 1.0))[:, None].astype(np.float32)
 
 
 def account_points(features: Matrix, owner: Longs, accounts: int) -> Iterator[tuple[Longs, Longs, Points]]:

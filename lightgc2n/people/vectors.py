@@ -1,7 +1,7 @@
 """Vectors of items from training logs alone: items that the same accounts hold are alike.
 
-The weight of a pair of items is its positive pointwise mutual information, log(observed / expected) of how many accounts
-hold both; the vectors are the leading eigenvectors of those weights, each scaled by the root of its eigenvalue.
+The weight of two items is their positive pointwise mutual information: log(observed / expected) of how many accounts
+hold both. The vectors are the leading eigenvectors of those weights, each scaled by the root of its eigenvalue.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from lightgc2n.data.dataset import Ints, Longs
 Matrix = npt.NDArray[np.float32]
 WIDTH = 32
 LONGEST = 200  # distinct items of one log that pairs are made of; pairs grow with its square
-OVERSAMPLING, ROUNDS = 8, 2
+OVERSAMPLING, ROUNDS = 8, 4
 CELLS_AT_ONCE = 200_000  # few enough to stay in fast memory
 
 
@@ -48,7 +48,7 @@ def item_vectors(account: Ints | Longs, item: Ints | Longs, items: int, width: i
     weights = information(*_held(account, item), items)
     vectors = leading_vectors(weights, width, np.random.default_rng(seed))
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(length > 0, length, 1.0)
+    return (vectors / np.where(length > 0, length, 1.0)).astype(np.float32)
 
 
 def information(account: Longs, item: Longs, items: int) -> Weights:
@@ -88,10 +88,11 @@ def leading_vectors(weights: Weights, width: int, random: np.random.Generator) -
 
 
 def _held(account: Ints | Longs, item: Ints | Longs) -> tuple[Longs, Longs]:
-    """Each pair of an account and an item it holds once, account by account; of a long log the first pairs."""
+    """Each pair of an account and an item it holds once, account by account; of too many every second, third ..."""
     size = int(np.max(item, initial=0)) + 1
     pairs = np.unique(np.asarray(account, dtype=np.int64) * size + item)
     owner = pairs // size
-    place = np.arange(len(pairs)) - np.searchsorted(owner, owner)
-    kept = pairs[place < LONGEST]
+    first, stop = (np.searchsorted(owner, owner, side=side) for side in ("left", "right"))
+    every = -(-(stop - first) // LONGEST)
+    kept = pairs[(np.arange(len(pairs)) - first) % every == 0]
     return kept // size, kept % size

@@ -52,9 +52,11 @@ def test_counts_and_single_accounts_by_hand() -> None:
     whole = measured("xx", "aa")
     assert (whole["count error"], whole["exact count"], whole["singles split"], whole["ARI"]) == (0, 1, 0, 1)
     assert (whole["NMI"], whole["accuracy"], whole["least served"]) == (1, 1, 1)
+    assert math.isnan(whole["shared ARI"])
     joined = measured("xxxx", "abbc")
     assert (joined["count error"], joined["exact count"], joined["accuracy"], joined["least served"]) == (2, 0, 0.5, 0)
     assert math.isnan(joined["singles split"])
+    assert joined["shared ARI"] == joined["ARI"] == 0
 
 
 def test_a_guest_may_be_left_out_of_the_count() -> None:
