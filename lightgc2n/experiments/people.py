@@ -183,13 +183,13 @@ def _chance(found: Longs, logs: Logs, known: Known, random: np.random.Generator)
     names = int(found.max(initial=0)) + 1
     blocks, block = np.unique(logs.session * names + found, return_inverse=True)
     owner = logs.account[np.unique(block, return_index=True)[1]]
-    scores: dict[str, list[float]] = {"ARI": [], "accuracy": []}
+    scores: dict[str, list[float]] = {"ARI": [], "shared ARI": [], "accuracy": []}
     for _ in range(SHUFFLES):
         label = (blocks % names)[np.lexsort((random.random(len(blocks)), owner))]
         measured = measure_people(label[block], known.member, logs.account, known.people).columns
         for name, values in scores.items():
-            values.append(float(measured[name].mean()))
-    return {name: float(np.mean(values)) for name, values in scores.items()}
+            values += measured[name][~np.isnan(measured[name])].tolist()
+    return {name: float(np.mean(values)) for name, values in scores.items() if values}
 
 
 def _counts(logs: Logs, known: Known) -> dict[str, Any]:

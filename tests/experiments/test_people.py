@@ -85,6 +85,8 @@ def test_chance_of_random_sessions_is_what_they_score(found: Identified) -> None
     row = found.result["tables"]["given"]["random-sessions"]
     interval = row["measures"]["ARI"]["accounts"]
     assert interval["low"] < row["chance"]["ARI"] < interval["high"]
+    shared = row["measures"]["shared ARI"]["accounts"]
+    assert shared["low"] < row["chance"]["shared ARI"] < shared["high"]
     alone = found.result["tables"]["given"]["one-person"]
     assert alone["chance"]["ARI"] == pytest.approx(alone["measures"]["ARI"]["accounts"]["value"])
 
