@@ -28,7 +28,7 @@ ORDER = (
     ("cli",),
 )
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
-BLIND = ("graph", "layers", "models", "baselines", "zoo", "training", "recommending", "export", "serving")
+BLIND = ("graph", "layers", "models", "baselines", "zoo", "training", "people", "recommending", "export", "serving")
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -88,6 +88,11 @@ def test_what_trains_runs_on_a_bare_machine(path: Path) -> None:
     # Triton comes with torch where torch has a GPU, and is left out where it is not there.
     assert outside(path) <= {"torch", "numpy", "safetensors", "jaxtyping", "rich", "triton"}
     assert "polars" in outside(PACKAGE / "cli" / "import_.py"), "or this test sees nothing"
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "people").glob("*.py")), ids=lambda path: path.name)
+def test_people_are_told_apart_with_numpy_alone(path: Path) -> None:
+    assert outside(path) <= {"numpy"}
 
 
 def test_models_never_import_member_labels() -> None:

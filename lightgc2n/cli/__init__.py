@@ -9,6 +9,7 @@ from lightgc2n.cli.describe import describe
 from lightgc2n.cli.doctor import doctor
 from lightgc2n.cli.evaluate import evaluate
 from lightgc2n.cli.generate import generate
+from lightgc2n.cli.identify import identify
 from lightgc2n.cli.import_ import import_log
 from lightgc2n.cli.recommend import recommend
 from lightgc2n.cli.simulate import simulate
@@ -26,5 +27,6 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "evaluate": evaluate,
     "compare": compare,
     "recommend": recommend,
+    "identify": identify,
     "doctor": doctor,
 }

@@ -19,6 +19,7 @@ from lightgc2n.data.dataset import MANIFEST, MICROSECONDS, Longs, write_dataset
 from lightgc2n.data.files import new_file, new_folder
 from lightgc2n.data.household_viewing import Viewing, watch
 from lightgc2n.data.household_world import DOMAINS, HouseholdConfig, People, World, build_world, draw_people
+from lightgc2n.data.members import GUEST
 from lightgc2n.errors import SettingError
 from lightgc2n.progress import step
 
@@ -45,7 +46,7 @@ class Households:
         """The name of each of the people, such as h000123-2, or h000123-guest."""
         homes, numbers = self.people.home.tolist(), self.people.number.tolist()
         pairs = zip(homes, numbers, strict=True)
-        return [f"h{self.first + home:06d}-{number or 'guest'}" for home, number in pairs]
+        return [f"h{self.first + home:06d}-{number or GUEST}" for home, number in pairs]
 
 
 def generate(config: HouseholdConfig, seed: int, out: Path, force: bool = False) -> dict[str, Any]:

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from lightgc2n.data.dataset import LABELS, Ints, read_ids
+
+GUEST = "guest"
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,11 @@ class Members:
 
     names: list[str]
     of_event: Ints
+
+    @property
+    def guests(self) -> npt.NDArray[np.bool_]:
+        """Which members, such as h000123-guest, come now and then and are not behind the account."""
+        return np.array([name.endswith(f"-{GUEST}") for name in self.names], dtype=bool)
 
 
 def load_members(folder: Path) -> Members | None:

@@ -63,6 +63,7 @@ def test_the_story_from_a_seed_to_a_table(households: Path, tmp_path: Path) -> N
         ["audit", "DATA", "--protocol", "last"],
         ["simulate", "MERGE", "--members", "2", "--min-events", "1", "--out", "OUT"],
         ["generate", "--accounts", "50", "--out", "OUT"],
+        ["identify", "DATA", "--methods", "session-k-means"],
         ["doctor"],
     ],
     ids=lambda words: words[0],
@@ -95,6 +96,9 @@ def test_json_is_all_that_stdout_holds(words: list[str], households: Path, tmp_p
         (["compare", "DATA", "--protocol", "windows"], "holds logs"),
         (["compare", "DATA", "--out", "DATA"], "exists already"),
         (["generate", "--accounts", "10", "--out", "x"], "accounts must be at least 50"),
+        (["identify", "DATA", "--methods", "one-persn"], "Did you mean 'one-person'?"),
+        (["identify", "DATA", "--accounts", "tests"], "Did you mean 'test'?"),
+        (["identify", "DATA", "--run", "nowhere"], "nowhere: not a run"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(
@@ -129,6 +133,24 @@ def test_shares_of_a_split_can_be_set(households: Path) -> None:
     assert (few["counts"]["test_queries"], many["counts"]["test_queries"]) == (6, 18)
     refused = run(*words, "--set", "split.test_share=0.9")
     assert (refused.returncode, "test_share must be at most 0.4" in refused.stderr) == (2, True)
+
+
+def test_people_are_told_apart_on_the_screen_and_in_files(households: Path, tmp_path: Path) -> None:
+    done = run("identify", households, "--methods", "one-person,session-k-means", "--out", tmp_path / "people")
+    assert done.returncode == 0, done.stderr
+    assert "the true count given" in done.stdout
+    assert "the count inferred" in done.stdout
+    names = sorted(path.name for path in (tmp_path / "people").iterdir())
+    assert names == ["accounts.csv", "results.csv", "results.json", "results.md"]
+
+
+def test_nobody_can_be_scored_where_nobody_is_known(tmp_path: Path) -> None:
+    rows = [f"u{user},i{event},{1_400_000_000 + event}" for user in range(6) for event in range(4)]
+    (tmp_path / "users.csv").write_text("\n".join(["user_id,item_id,timestamp", *rows]) + "\n")
+    assert run("import", tmp_path / "users.csv", "--out", tmp_path / "users").returncode == 0
+    done = run("identify", tmp_path / "users")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nobody knows who acted there. Make such data with lightgc2n simulate or generate." in done.stderr
 
 
 def test_a_stopped_command_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

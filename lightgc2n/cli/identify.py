@@ -1,0 +1,79 @@
+"""`lightgc2n identify`: how well methods tell the people behind accounts apart, where these are known."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from lightgc2n.cli.options import DatasetFolder, Force, Json, Seed
+from lightgc2n.cli.printing import print_json, print_table
+from lightgc2n.config import read_settings
+from lightgc2n.errors import DataError
+
+if TYPE_CHECKING:
+    from lightgc2n.experiments.people import Identified
+
+
+def identify(
+    folder: DatasetFolder,
+    methods: Annotated[str, typer.Option(help="all, or names: one-person,session-k-means.")] = "all",
+    run: Annotated[
+        list[Path] | None,
+        typer.Option("--run", metavar="RUN", help="Also the latent users of a run on this data; may be repeated."),
+    ] = None,
+    accounts: Annotated[
+        str, typer.Option(help="all, validation (three in ten, to choose settings on) or test (the others).")
+    ] = "all",
+    gap: Annotated[
+        float, typer.Option(metavar="HOURS", help="A longer pause ends a session (0: one hour, or a day if only days).")
+    ] = 0.0,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the tables go.")] = None,
+    seed: Seed = 0,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Ask methods who did what, on accounts whose people are known, and say how right they are.
+
+    Labels are read by the scorer alone; see docs/people.md.
+    """
+    from lightgc2n.data.dataset import load_dataset, verify_dataset
+    from lightgc2n.data.files import refuse_existing
+    from lightgc2n.data.members import load_members
+    from lightgc2n.experiments.people import IdentifyOptions
+    from lightgc2n.experiments.people import identify as ask
+    from lightgc2n.experiments.people_tables import write_identified
+
+    if out is not None:
+        refuse_existing(out, force)
+    options = read_settings(IdentifyOptions, {"accounts": accounts, "gap": gap, "seed": seed}, where="identify")
+    dataset = load_dataset(folder)
+    verify_dataset(folder)
+    members = load_members(folder)
+    if members is None:
+        raise DataError(f"{folder}: nobody knows who acted there. Make such data with lightgc2n simulate or generate.")
+    found = ask(dataset, members, methods.split(","), options, run or [])
+    if out is not None:
+        write_identified(found, dataset.accounts, out, force)
+    if json:
+        print_json(found.result)
+        return
+    _show(found)
+    if out is not None:
+        typer.echo(f"written to {out}")
+
+
+def _show(found: "Identified") -> None:
+    from lightgc2n.experiments.people_tables import HEADINGS, TITLES, cells, notes
+
+    for name, title in TITLES.items():
+        table = Table(title=f"{found.result['dataset']['name']}, {title}")
+        table.add_column("method")
+        for heading in HEADINGS:
+            table.add_column(heading, justify="right")
+        for method, row in cells(found.result, name).items():
+            table.add_row(method, *row)
+        if table.row_count:
+            print_table(table)
+    for line in notes(found.result):
+        typer.echo(line)

@@ -1,0 +1,216 @@
+"""Who did what, asked of every method on accounts whose people are known.
+
+A method is shown logs, vectors of items that training logs give, and in one of the two tables how many people are
+behind each account. Labels are read to count people and to score, and never reach a method.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lightgc2n import __version__
+from lightgc2n.config import setting, unknown_name
+from lightgc2n.data.dataset import Dataset, Longs
+from lightgc2n.data.members import Members
+from lightgc2n.data.splits import SplitConfig, ranges, split_dataset
+from lightgc2n.errors import DataError, SettingError
+from lightgc2n.evaluation.people import PeopleMeasures, measure_people, people_summary
+from lightgc2n.people.floors import FLOORS, Method
+from lightgc2n.people.points import Logs
+from lightgc2n.people.sessions import HOUR, has_hours, usual_gap
+from lightgc2n.people.vectors import item_vectors
+from lightgc2n.progress import say
+from lightgc2n.recommending.histories import whole_logs
+
+METHODS: dict[str, Method] = {**FLOORS}
+TABLES = ("given", "inferred")
+VALIDATION_SHARE = 0.3
+SHUFFLES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentifyOptions:
+    """Whom to ask about, and how events are bound together."""
+
+    accounts: str = setting(
+        "all",
+        choices=("all", "validation", "test"),
+        help="validation: three accounts in ten, to choose settings on; test: the others.",
+    )
+    gap: float = setting(0.0, at_least=0.0, help="Hours of a pause that ends a session (0: 1, or by day if only days).")
+    seed: int = setting(0, at_least=0, help="Everything random follows from this number.")
+
+
+@dataclass(frozen=True)
+class Identified:
+    """What a study found."""
+
+    result: dict[str, Any]  # everything, ready for JSON
+    measured: dict[str, dict[str, PeopleMeasures]]  # table -> method -> account by account
+
+
+@dataclass(frozen=True)
+class Known:
+    """Who really acted: for the scorer alone."""
+
+    member: Longs  # of each event of the logs, -1 where unknown
+    people: Longs  # behind each account; guests do not count
+
+
+def identify(
+    dataset: Dataset,
+    members: Members,
+    methods: Sequence[str],
+    options: IdentifyOptions | None = None,
+    runs: Sequence[Path] = (),
+) -> Identified:
+    """Asks each method, first with the count given, then without, and measures what it says."""
+    options = options or IdentifyOptions()
+    accounts, places, logs = shown_logs(dataset, options)
+    known = known_people(members, places, logs)
+    chosen, left_out = _fitting(choose_methods(methods), logs, named=methods)
+    chosen = _of_runs(runs, dataset, accounts) | chosen
+    measured: dict[str, dict[str, PeopleMeasures]] = {table: {} for table in TABLES}
+    rows: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
+    for table in TABLES:
+        for name, method in chosen.items():
+            if getattr(method, table):
+                say(f"count {table}: {name}")
+                rows[table][name], measured[table][name] = _asked(method, table, logs, known, options.seed)
+    result = {
+        "made_by": f"lightgc2n {__version__}",
+        "dataset": {"name": dataset.name, "checksum": dataset.checksum},
+        "options": asdict(options),
+        "counts": _counts(logs, known),
+        "sessions": _sessions(logs, known),
+        "left_out": left_out,
+        "tables": rows,
+        "versions": {"lightgc2n": __version__, "numpy": np.__version__},
+    }
+    return Identified(result, measured)
+
+
+def choose_methods(names: Sequence[str]) -> dict[str, Method]:
+    """The methods that `names` name; `all` stands for all of them."""
+    for name in names:
+        if name != "all" and name not in METHODS:
+            raise SettingError(f"--methods: {unknown_name('method', name, [*METHODS, 'all'])}")
+    return {name: method for name, method in METHODS.items() if name in names or "all" in names}
+
+
+def shown_logs(dataset: Dataset, options: IdentifyOptions) -> tuple[Longs, Longs, Logs]:
+    """The accounts asked about, the places of their events in the dataset, and their logs."""
+    if dataset.kind != "logs":
+        raise DataError(
+            f"{dataset.name} holds {dataset.kind}, not logs, so an event may be there twice. Use whole logs."
+        )
+    start, stop = whole_logs(dataset)
+    accounts = np.flatnonzero((stop > start) & _in_part(len(start), options))
+    places, offsets = ranges(start[accounts], stop[accounts])
+    train = split_dataset(dataset, SplitConfig()).train
+    say("vectors of items, from training events")
+    owner = np.repeat(train.sequence_accounts, np.diff(train.offsets))
+    vectors = item_vectors(owner, train.events, train.items, seed=options.seed)
+    times = np.asarray(dataset.times[places]) if dataset.times is not None else None
+    gap = round(options.gap * HOUR) if options.gap else None
+    return accounts, places, Logs(offsets, np.asarray(dataset.events[places]), times, vectors, gap)
+
+
+def _in_part(accounts: int, options: IdentifyOptions) -> Any:
+    """The same three accounts in ten whatever the seed, so that nobody chooses on what another tests on."""
+    place = np.random.default_rng(0).permutation(accounts) / accounts
+    parts = {"all": place >= 0, "validation": place < VALIDATION_SHARE, "test": place >= VALIDATION_SHARE}
+    return parts[options.accounts]
+
+
+def known_people(members: Members, places: Longs, logs: Logs) -> Known:
+    """The true person of each event, and how many people are behind each account."""
+    member = np.asarray(members.of_event)[places].astype(np.int64)
+    if not (member >= 0).any():
+        raise DataError("no event has a known member, so nothing can be scored. Use simulate or generate.")
+    names = len(members.names)
+    acting = np.unique(logs.account[member >= 0] * names + member[member >= 0])
+    counted = acting[~members.guests[acting % names]]
+    # An account that a guest alone has used is one person's all the same.
+    return Known(member, np.maximum(np.bincount(counted // names, minlength=logs.accounts), 1))
+
+
+def _fitting(
+    methods: Mapping[str, Method], logs: Logs, named: Sequence[str]
+) -> tuple[dict[str, Method], dict[str, str]]:
+    """The methods that the times of the logs allow, and why others are left out; one asked for by name is refused."""
+    has = {"": True, "times": logs.times is not None, "hours": logs.times is not None and has_hours(logs.times)}
+    left_out = {
+        name: f"{name}: needs {one.needs}, and the logs have none."
+        for name, one in methods.items()
+        if not has[one.needs]
+    }
+    for name in named:
+        if name in left_out:
+            raise DataError(left_out[name])
+    return {name: method for name, method in methods.items() if name not in left_out}, left_out
+
+
+def _of_runs(runs: Sequence[Path], dataset: Dataset, accounts: Longs) -> dict[str, Method]:
+    methods: dict[str, Method] = {}
+    for run in runs:
+        from lightgc2n.experiments.latent import latent_methods
+
+        for name, method in latent_methods(run, dataset, accounts).items():
+            methods[name if name not in methods else f"{name} ({run.name})"] = method
+    return methods
+
+
+def _asked(method: Method, table: str, logs: Logs, known: Known, seed: int) -> tuple[dict[str, Any], PeopleMeasures]:
+    random = np.random.default_rng(seed)
+    started = time.perf_counter()
+    found = method.find(logs, known.people if table == "given" else None, random)
+    seconds = time.perf_counter() - started
+    measured = measure_people(found, known.member, logs.account, known.people)
+    row = {"measures": people_summary(measured, seed), "chance": _chance(found, logs, known, random)}
+    return row | {"seconds": round(seconds, 2)}, measured
+
+
+def _chance(found: Longs, logs: Logs, known: Known, random: np.random.Generator) -> dict[str, float]:
+    """What the same labels score when they are shuffled within each account.
+
+    Events of a session that were given to one person move together, so that binding them earns nothing above chance.
+    """
+    names = int(found.max(initial=0)) + 1
+    blocks, block = np.unique(logs.session * names + found, return_inverse=True)
+    owner = logs.account[np.unique(block, return_index=True)[1]]
+    scores: dict[str, list[float]] = {"ARI": [], "shared ARI": [], "accuracy": []}
+    for _ in range(SHUFFLES):
+        label = (blocks % names)[np.lexsort((random.random(len(blocks)), owner))]
+        measured = measure_people(label[block], known.member, logs.account, known.people).columns
+        for name, values in scores.items():
+            values += measured[name][~np.isnan(measured[name])].tolist()
+    return {name: float(np.mean(values)) for name, values in scores.items() if values}
+
+
+def _counts(logs: Logs, known: Known) -> dict[str, Any]:
+    people = np.bincount(known.people)
+    return {
+        "accounts": logs.accounts,
+        "events": len(logs.items),
+        "events_of_unknown_members": int((known.member < 0).sum()),
+        "accounts_by_people": {str(count): int(number) for count, number in enumerate(people) if number},
+    }
+
+
+def _sessions(logs: Logs, known: Known) -> dict[str, Any]:
+    """How events were bound, and how often that joined two people."""
+    told = known.member >= 0
+    pairs = np.unique(np.stack([logs.session[told], known.member[told]]), axis=1)
+    people = np.unique(pairs[0], return_counts=True)[1]
+    gap = logs.gap if logs.gap is not None else usual_gap(logs.times) if logs.times is not None else None
+    return {
+        "gap_hours": None if gap is None else gap / HOUR,
+        "sessions": int(logs.session[-1]) + 1,
+        "events_per_session": len(logs.items) / (int(logs.session[-1]) + 1),
+        "of_one_person": float((people == 1).mean()),
+    }

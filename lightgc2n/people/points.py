@@ -1,0 +1,100 @@
+"""What there is to tell people apart by: the events of accounts, bound into sessions, each a point in space."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from lightgc2n.data.dataset import Ints, Longs
+from lightgc2n.people.sessions import DAY, HOUR, session_numbers
+
+Matrix = npt.NDArray[np.float32]
+CELLS_AT_ONCE = 2_000_000
+WEEKEND = 5  # Saturday, counted from Monday
+
+
+@dataclass(frozen=True)
+class Logs:
+    """All that a method is shown: whole logs of A accounts, and a vector for each item. It has no place for labels."""
+
+    offsets: Longs  # account a holds the events offsets[a] to offsets[a + 1], oldest first
+    items: Ints
+    times: Longs | None
+    vectors: Matrix
+    gap: int | None = None  # microseconds; a longer pause begins a new session (none: as usual)
+
+    @property
+    def accounts(self) -> int:
+        return len(self.offsets) - 1
+
+    @cached_property
+    def account(self) -> Longs:
+        """Whose each event is."""
+        return np.repeat(np.arange(self.accounts), np.diff(self.offsets))
+
+    @cached_property
+    def session(self) -> Longs:
+        """The session of each event, numbered on over all accounts."""
+        return session_numbers(self.offsets, self.times, self.gap)
+
+    @cached_property
+    def event(self) -> Longs:
+        """Every event by itself."""
+        return np.arange(self.offsets[-1])
+
+
+@dataclass(frozen=True)
+class Points:
+    """The points of B accounts, padded on the right to N."""
+
+    vectors: Matrix  # [B, N, W], 0 where nothing is known
+    known: npt.NDArray[np.bool_]  # [B, N]
+
+
+def tastes(logs: Logs, unit: Longs) -> Matrix:
+    """For each unit (session or event) the mean vector of its items."""
+    starts = np.flatnonzero(np.diff(unit, prepend=-1))
+    sizes = np.diff(np.append(starts, len(unit)))
+    return (np.add.reduceat(logs.vectors[logs.items], starts) / sizes[:, None]).astype(np.float32)
+
+
+def hours(logs: Logs, unit: Longs) -> Matrix:
+    """For each unit when it began: the hour on a circle, and whether it was a weekend."""
+    assert logs.times is not None
+    begun = logs.times[np.flatnonzero(np.diff(unit, prepend=-1))]
+    angle = 2 * np.pi * (begun % DAY) / (24 * HOUR)
+    weekday = (begun // DAY + 3) % 7  # the first day of 1970 was a Thursday
+    return np.column_stack([np.cos(angle), np.sin(angle), weekday >= WEEKEND]).astype(np.float32)
+
+
+def dates(logs: Logs, unit: Longs) -> Matrix:
+    """For each unit its date, counted from the mean date of the account in standard deviations."""
+    assert logs.times is not None
+    starts = np.flatnonzero(np.diff(unit, prepend=-1))
+    owner, begun = logs.account[starts], (logs.times[starts] - logs.times.min()) / DAY
+    units = np.maximum(np.bincount(owner, minlength=logs.accounts), 1)
+    centred = begun - (np.bincount(owner, begun, logs.accounts) / units)[owner]
+    spread = np.sqrt(np.bincount(owner, centred**2, logs.accounts) / units)[owner]
+    return (centred / np.where(spread > 0, spread, 1.0))[:, None].astype(np.float32)
+
+
+def account_points(features: Matrix, owner: Longs, accounts: int) -> Iterator[tuple[Longs, Longs, Points]]:
+    """Some accounts at a time, of like size: which they are, the places of their features, and these as points.
+
+    Args:
+        owner: the account of each feature; features of one account stand side by side.
+    """
+    stops = np.searchsorted(owner, np.arange(accounts), side="right")
+    sizes = np.diff(stops, prepend=0)
+    order = np.argsort(-sizes, kind="stable")
+    order = order[sizes[order] > 0]
+    first = 0
+    while first < len(order):
+        widest = int(sizes[order[first]])
+        rows = order[first : first + max(1, CELLS_AT_ONCE // (widest * max(widest, features.shape[1])))]
+        known = np.arange(widest) < sizes[rows, None]
+        places = np.where(known, (stops - sizes)[rows, None] + np.arange(widest), 0)
+        yield rows, places[known], Points(features[places] * known[..., None], known)
+        first += len(rows)
