@@ -17,7 +17,7 @@ def balanced_gains(
     tried: Float[Tensor, "G 2"],
     cutoff: int,
 ) -> Float[Tensor, "G"]:
-    """The sum of 1 / rank of the targets within the cutoff, for each pair (added, times): added + times · bonus.
+    """The sum of 1 / log2(1 + rank) of the targets within the cutoff, for each pair: added + times · bonus.
 
     Args:
         scores: without any bonus.
@@ -34,5 +34,5 @@ def balanced_gains(
         lifted = before + added + times * bonus
         wanted = torch.where(is_target.any(dim=1), torch.where(is_target, lifted, 0.0).sum(dim=1), own[:, 0])[:, None]
         rank = 1 + (best > wanted).sum(dim=1) + (lifted > wanted).sum(dim=1)
-        gains.append(torch.where(rank <= cutoff, 1 / rank, 0.0).sum())
+        gains.append(torch.where(rank <= cutoff, 1 / torch.log2(1.0 + rank), 0.0).sum())
     return torch.stack(gains).double()

@@ -28,7 +28,7 @@ from lightgc2n.models.contract import LatentUsers, Model
 FIRST_DEVIATION = 0.05  # of the item vectors
 CHOOSING_CUTOFF = 20
 UNBALANCED = (0.0, 1.0)
-ADDED, TIMES = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0), (0.4, 0.6, 0.8, 1.0, 1.2)
+ADDED, TIMES = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0), (0.6, 0.8, 1.0, 1.2, 1.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,10 @@ class LightGC2NPlus(Model):
 
     @torch.no_grad()
     def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
-        """Takes the balance of repeat and new that has the best MRR@20 on the validation events."""
+        """Takes the balance of repeat and new that has the best NDCG@20 on the validation events.
+
+        MRR hardly tells balances apart: it sees the top of a list, and old items below it matter as much.
+        """
         if not isinstance(self.memory, Memory):
             return
         tried = torch.tensor(list(product(ADDED, TIMES)), device=self.bias.device)

@@ -20,5 +20,5 @@ def test_gains_are_those_of_ranking_all_items_again(cutoff: int) -> None:
     for added, times in tried:
         lifted = scores.scatter_add(1, earlier, torch.where(known, added + times * bonus, 0.0))
         rank = 1 + (lifted > lifted.gather(1, target[:, None])).sum(dim=1)
-        wanted.append(torch.where(rank <= cutoff, 1 / rank, 0.0).sum().double())
+        wanted.append(torch.where(rank <= cutoff, 1 / torch.log2(1.0 + rank), 0.0).sum().double())
     assert_close(balanced_gains(scores, earlier, bonus, known, target, tried, cutoff), torch.stack(wanted))
