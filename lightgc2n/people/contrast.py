@@ -20,6 +20,7 @@ LEAST_RATIO = 0.02  # odds below 1 - share cannot be, and would have no logarith
 HIDDEN, EPOCHS, BATCH = 32, 8, 2048
 RATE, DECAY = 4e-3, 1e-5
 FARTHEST = 6  # standard deviations
+SMALLEST_SPREAD = 1e-6
 Weights = tuple[Floats, ...]
 
 
@@ -78,7 +79,8 @@ def learn_contrast(features: Floats, target: Floats, random: np.random.Generator
     )
     if not 0 < target.sum() < len(target):
         return Contrast(np.zeros(width), np.ones(width), weights)
-    centre, spread = features.mean(axis=0), features.std(axis=0) + 1e-6
+    centre, spread = features.mean(axis=0), features.std(axis=0)
+    spread = np.where(spread > SMALLEST_SPREAD, spread, np.inf)  # nothing was learned of what never changed
     rows, share = scale(features, centre, spread), float(target.mean())
     return Contrast(centre, spread, _descend(rows, target, weights, random), float(np.log(share / (1 - share))))
 

@@ -51,6 +51,14 @@ def test_known_odds_are_learned_whatever_the_share_of_pairs() -> None:
     assert np.exp(contrast.log_odds(np.array([[1.0], [0.0]]))) == pytest.approx([3, 0.5], rel=0.08)
 
 
+def test_what_never_changed_says_nothing() -> None:
+    random = np.random.default_rng(0)
+    rows = np.column_stack([random.normal(size=400), np.full(400, 2.0)])
+    contrast = learn_contrast(rows, np.arange(400) % 2.0, random)
+    first, second = contrast.log_odds(np.array([[0.5, 2.0], [0.5, 9.0]]))
+    assert first == second
+
+
 def test_the_same_seed_learns_the_same() -> None:
     rows, target = np.random.default_rng(0).normal(size=(500, 3)), np.arange(500) % 2.0
     first, second = (learn_contrast(rows, target, np.random.default_rng(5)).log_odds(rows) for _ in range(2))
