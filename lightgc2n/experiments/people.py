@@ -19,6 +19,7 @@ from lightgc2n.data.members import Members
 from lightgc2n.data.splits import SplitConfig, ranges, split_dataset
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.evaluation.people import PeopleMeasures, measure_people, people_summary
+from lightgc2n.people.evidence import by_contrast
 from lightgc2n.people.floors import FLOORS, Method
 from lightgc2n.people.points import Logs
 from lightgc2n.people.sessions import HOUR, has_hours, usual_gap
@@ -26,7 +27,7 @@ from lightgc2n.people.vectors import item_vectors
 from lightgc2n.progress import say
 from lightgc2n.recommending.histories import whole_logs
 
-METHODS: dict[str, Method] = {**FLOORS}
+METHODS: dict[str, Method] = {**FLOORS, "contrast": Method(by_contrast, inferred=False)}
 TABLES = ("given", "inferred")
 VALIDATION_SHARE = 0.3
 SHUFFLES = 3
@@ -117,7 +118,11 @@ def shown_logs(dataset: Dataset, options: IdentifyOptions) -> tuple[Longs, Longs
     vectors = item_vectors(owner, train.events, train.items, seed=options.seed)
     times = np.asarray(dataset.times[places]) if dataset.times is not None else None
     gap = round(options.gap * HOUR) if options.gap else None
-    return accounts, places, Logs(offsets, np.asarray(dataset.events[places]), times, vectors, gap)
+    training = Logs(train.offsets, train.events, train.times, vectors, gap)
+    row = np.zeros(len(start), dtype=np.int64)
+    row[train.sequence_accounts] = np.arange(train.sequences)
+    logs = Logs(offsets, np.asarray(dataset.events[places]), times, vectors, gap, training, row[accounts])
+    return accounts, places, logs
 
 
 def _in_part(accounts: int, options: IdentifyOptions) -> Any:

@@ -4,15 +4,12 @@ Shapes: B accounts, N points (padded), W width of a point, R starts, K people.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lightgc2n.data.dataset import Longs
-from lightgc2n.people.points import Matrix, Points
+from lightgc2n.people.points import Floats, Matrix, Points
 
-Floats = npt.NDArray[np.floating[Any]]
 MOST_PEOPLE = 5  # behind one account, where the count is not given
 STARTS, ROUNDS = 4, 25
 MIXTURE_ROUNDS = 15

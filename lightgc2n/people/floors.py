@@ -14,7 +14,6 @@ from lightgc2n.data.dataset import Longs
 from lightgc2n.people.clustering import (
     MOST_PEOPLE,
     NEIGHBOURS,
-    Floats,
     best_count,
     dbscan,
     distances,
@@ -23,7 +22,7 @@ from lightgc2n.people.clustering import (
     silhouette,
     spheres_bic,
 )
-from lightgc2n.people.points import Logs, Matrix, Points, account_points, dates, hours, tastes
+from lightgc2n.people.points import Floats, Logs, Matrix, Points, account_points, dates, hours, tastes
 
 Random = np.random.Generator
 Find = Callable[[Logs, Longs | None, Random], Longs]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ from lightgc2n.data.dataset import Ints, Longs
 from lightgc2n.people.sessions import DAY, HOUR, session_numbers
 
 Matrix = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.floating[Any]]
 CELLS_AT_ONCE = 2_000_000
 WEEKEND = 5  # Saturday, counted from Monday
 
@@ -24,6 +26,8 @@ class Logs:
     times: Longs | None
     vectors: Matrix
     gap: int | None = None  # microseconds; a longer pause begins a new session (none: as usual)
+    training: "Logs | None" = None  # what may be learned from: training events of all accounts (none: these very logs)
+    row: Longs | None = None  # of each account its row in `training`
 
     @property
     def accounts(self) -> int:
@@ -55,9 +59,14 @@ class Points:
 
 def tastes(logs: Logs, unit: Longs) -> Matrix:
     """For each unit (session or event) the mean vector of its items."""
+    return unit_means(logs.vectors[logs.items], unit).astype(np.float32)
+
+
+def unit_means(values: Floats, unit: Longs) -> Floats:
+    """For each unit the mean of its events' values [E, W]."""
     starts = np.flatnonzero(np.diff(unit, prepend=-1))
     sizes = np.diff(np.append(starts, len(unit)))
-    return (np.add.reduceat(logs.vectors[logs.items], starts) / sizes[:, None]).astype(np.float32)
+    return np.add.reduceat(values, starts) / sizes[:, None]
 
 
 def hours(logs: Logs, unit: Longs) -> Matrix:

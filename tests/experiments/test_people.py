@@ -108,7 +108,31 @@ def test_no_method_is_shown_a_label(world: tuple[Dataset, Members], monkeypatch:
         assert all(
             np.array_equal(getattr(logs, name), getattr(seen[0][0], name)) for name in ("items", "times", "vectors")
         )
+        assert logs.training is not None
+        assert seen[0][0].training is not None
+        assert np.array_equal(logs.training.items, seen[0][0].training.items)
     assert not np.array_equal(seen[0][1], seen[2][1])  # type: ignore[arg-type]
+
+
+def test_what_is_learned_from_is_training_events_of_all_accounts(world: tuple[Dataset, Members]) -> None:
+    _, _, logs = shown_logs(world[0], IdentifyOptions(accounts="validation"))
+    training = logs.training
+    assert training is not None
+    assert logs.row is not None
+    assert training.accounts == 80
+    for place, row in enumerate(logs.row):
+        whole = logs.items[logs.offsets[place] : logs.offsets[place + 1]]
+        learned = training.items[training.offsets[row] : training.offsets[row + 1]]
+        assert np.array_equal(learned, whole[:-2])  # the last two events are targets
+
+
+def test_contrast_is_asked_with_the_count_given(world: tuple[Dataset, Members]) -> None:
+    tables = identify(*world, ["random-sessions", "contrast"]).result["tables"]
+    assert (list(tables["given"]), list(tables["inferred"])) == (["random-sessions", "contrast"], ["random-sessions"])
+    ours, chance = (
+        tables["given"][name]["measures"]["shared ARI"]["accounts"] for name in ("contrast", "random-sessions")
+    )
+    assert ours["low"] > chance["high"]
 
 
 def test_an_account_is_one_log_and_a_guest_is_not_behind_it() -> None:

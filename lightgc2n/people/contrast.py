@@ -1,0 +1,102 @@
+"""How much likelier two sessions are one person's than two people's, learned without any label.
+
+Two sessions of two accounts are surely two people's. Two sessions of one account are one person's with a chance
+`share`, and else are as unlike as strangers' (that is the assumption): p_account = share p_same + (1 - share) p_other.
+A classifier that tells pairs of one account from pairs of two gives odds = p_account / p_other, and hence
+
+    p_same / p_other = 1 + (odds - 1) / share.
+
+Shapes: P pairs, F features, H hidden units.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightgc2n.people.points import Floats
+
+SHARE = 0.5
+LEAST_RATIO = 0.02  # odds below 1 - share cannot be, and would have no logarithm
+HIDDEN, EPOCHS, BATCH = 32, 8, 2048
+RATE, DECAY = 4e-3, 1e-5
+FARTHEST = 6  # standard deviations
+SMALLEST_SPREAD = 1e-6
+Weights = tuple[Floats, ...]
+
+
+def log_ratio(log_odds: Floats, share: float = SHARE) -> Floats:
+    """log(p_same / p_other) of pairs whose log odds to be of one account are given."""
+    return np.log(np.maximum(1 + np.expm1(log_odds) / share, LEAST_RATIO))
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A small network: one hidden layer, and a straight line beside it."""
+
+    centre: Floats  # [F]
+    spread: Floats  # [F]
+    weights: Weights  # [F, H], [H], [H], [F], [1]
+    prior: float = 0.0  # log odds of pairs of one account among those learned from
+
+    def log_odds(self, features: Floats) -> Floats:
+        """Of each pair [P, F] that it is of one account, if as many were as were not."""
+        scaled = scale(features, self.centre, self.spread)
+        return outputs(scaled, self.weights)[0] - self.prior
+
+
+def scale(features: Floats, centre: Floats, spread: Floats) -> Floats:
+    """Features in standard deviations, outliers cut."""
+    return np.clip((features - centre) / spread, -FARTHEST, FARTHEST).astype(np.float32)
+
+
+def outputs(rows: Floats, weights: Weights) -> tuple[Floats, Floats]:
+    """The log odds of each row [P], and its hidden layer [P, H]."""
+    inward, threshold, outward, straight, constant = weights
+    hidden = np.tanh(rows @ inward + threshold)
+    return hidden @ outward + rows @ straight + constant, hidden
+
+
+def gradients(rows: Floats, target: Floats, weights: Weights) -> Weights:
+    """Of the mean cross-entropy, for each of the weights."""
+    log_odds, hidden = outputs(rows, weights)
+    error = ((1 / (1 + np.exp(-log_odds)) - target) / len(rows)).astype(rows.dtype)
+    inside = np.outer(error, weights[2]) * (1 - hidden**2)
+    return rows.T @ inside, inside.sum(axis=0), hidden.T @ error, rows.T @ error, error.sum(keepdims=True)
+
+
+def learn_contrast(features: Floats, target: Floats, random: np.random.Generator) -> Contrast:
+    """The network that tells pairs of one account (1) from pairs of two (0); without both kinds it says nothing."""
+    width = features.shape[1]
+    weights = tuple(
+        part.astype(np.float32)
+        for part in (
+            random.normal(0, width**-0.5, (width, HIDDEN)),
+            np.zeros(HIDDEN),
+            np.zeros(HIDDEN),
+            np.zeros(width),
+            np.zeros(1),
+        )
+    )
+    if not 0 < target.sum() < len(target):
+        return Contrast(np.zeros(width), np.ones(width), weights)
+    centre, spread = features.mean(axis=0), features.std(axis=0)
+    spread = np.where(spread > SMALLEST_SPREAD, spread, np.inf)  # nothing was learned of what never changed
+    rows, share = scale(features, centre, spread), float(target.mean())
+    return Contrast(centre, spread, _descend(rows, target, weights, random), float(np.log(share / (1 - share))))
+
+
+def _descend(rows: Floats, target: Floats, weights: Weights, random: np.random.Generator) -> Weights:
+    """Adam, its rate falling to nothing."""
+    steps = -(-EPOCHS * len(rows) // BATCH)
+    mean, square = ([np.zeros_like(part) for part in weights] for _ in range(2))
+    for step in range(1, steps + 1):
+        drawn = random.integers(len(rows), size=BATCH)
+        rate, moved = RATE * (1 - step / steps), []
+        for place, slope in enumerate(gradients(rows[drawn], target[drawn], weights)):
+            slope = slope + DECAY * weights[place]
+            mean[place] = 0.9 * mean[place] + 0.1 * slope
+            square[place] = 0.999 * square[place] + 0.001 * slope**2
+            change = mean[place] / (1 - 0.9**step) / (np.sqrt(square[place] / (1 - 0.999**step)) + 1e-8)
+            moved.append((weights[place] - rate * change).astype(np.float32))
+        weights = tuple(moved)
+    return weights
