@@ -54,9 +54,9 @@ class Followers(nn.Module):
         """
         columns, counts, leaving = self.columns[events], self.counts[events], self.leaving[events]
         if target is not None:
-            own = (columns[:, 0] == target[:, None]) & (counts[:, 0] > 0)
-            counts = torch.cat([(counts[:, 0] - own.float())[:, None], counts[:, 1:]], dim=1)
-            leaving = torch.cat([leaving[:, :1] - 1, leaving[:, 1:]], dim=1)
+            asked = events == events[:, :1]  # the newest item may stand among the newest events more than once
+            own = asked[..., None] & (columns == target[:, None, None]) & (counts > 0)
+            counts, leaving = counts - own.float(), leaving - asked.float()
         share = counts / (leaving + self.shrinking.exp())[..., None]
         weight = (self.weight + self.person * like) * known
         bonus = weight[..., None] * torch.log1p(share / self.floor.exp()[:, None])

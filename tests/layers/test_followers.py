@@ -55,6 +55,15 @@ def test_the_step_that_is_asked_for_is_not_counted() -> None:
     assert_close(elsewhere[1][0, 0], one_less(events, like, known)[1][0, 0] * _ratio(layer))
 
 
+def test_nor_is_it_counted_where_the_newest_item_stands_once_more() -> None:
+    layer, one_less = followers(newest=3), followers(newest=3)
+    one_less.counts[0, 0] -= 1  # the step from 0 to 1, the target
+    one_less.leaving[0] -= 1
+    events, like, known = tensor([[0, 1, 0]]), torch.ones(1, 3), torch.ones(1, 3)
+    found = layer(events, like, known, target=tensor([1]))[1]
+    assert_close(found, one_less(events, like, known)[1])  # item 1 keeps its counts
+
+
 def _ratio(layer: Followers) -> float:
     shrinking, floor = layer.shrinking.exp().item(), layer.floor.exp()[0].item()
     return math.log1p(3 / (3 + shrinking) / floor) / math.log1p(2 / (3 + shrinking) / floor)
