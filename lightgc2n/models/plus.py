@@ -156,7 +156,7 @@ class LightGC2NPlus(Model):
         """
         if not isinstance(self.memory, Memory):
             return
-        tried = torch.tensor(list(product(ADDED, TIMES)), device=self.bias.device)
+        tried = torch.tensor([UNBALANCED, *product(ADDED, TIMES)], device=self.bias.device)  # the first of equals wins
         self.memory.balance.copy_(torch.tensor(UNBALANCED))
         gains, encoded = torch.zeros(len(tried), dtype=torch.float64, device=self.bias.device), self.encode()
         for asked in validation():

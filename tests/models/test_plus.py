@@ -95,6 +95,14 @@ def test_validation_decides_how_readily_old_items_come_again() -> None:
     assert list(model.fitted().values()) == [0.0, 1.0]
 
 
+def test_where_no_balance_is_better_there_is_none() -> None:
+    # One item is all there is: it comes first with any bonus.
+    split = split_dataset(dataset_of([(f"a{n}", "i0 i0 i0 i0 i0") for n in range(4)]), SplitConfig())
+    model = plus(split=split)
+    model.calibrate(lambda: query_batches(split.validation, 16))
+    assert list(model.fitted().values()) == [0.0, 1.0]
+
+
 def test_ownership_sums_to_one_over_the_latent_users() -> None:
     model, batch = plus(), asked_batch()
     found = model.people(model.encode(), batch)
