@@ -141,7 +141,7 @@ def evaluate_run(folder: Path, data: Path | None = None, device: str = "cpu", fo
         ways |= {f"{name}, folded in": _FoldedIn(model, False), f"{name}, history alone": _FoldedIn(model, True)}
     shared = {
         "settings": plan.settings,
-        "fitted": {},
+        "fitted": model.fitted(),
         "parameters": sum(tensor.numel() for tensor in model.parameters()),
         "stored_numbers": 0,
         "epochs": progress.epochs,

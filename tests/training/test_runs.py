@@ -46,6 +46,13 @@ def test_a_run_says_everything(data: Path, tmp_path: Path) -> None:
     assert known.tolist() == folded.tolist() != nameless.tolist()
 
 
+def test_what_validation_has_fitted_is_kept_and_told(data: Path, tmp_path: Path) -> None:
+    train_run(RunPlan(data, "lightgc2n-plus", "video", training=FEW), tmp_path / "run")
+    fitted = load_run(tmp_path / "run")[1].fitted()
+    assert set(fitted) == {"added", "times"}
+    assert evaluate_run(tmp_path / "run").facts["lightgc2n-plus"]["fitted"] == fitted
+
+
 def test_another_run_in_the_same_folder_is_refused(data: Path, tmp_path: Path) -> None:
     train_run(RunPlan(data, "lightgc2n-wo-a", training=FEW), tmp_path / "run")
     for other in (
