@@ -136,7 +136,7 @@ class LightGC2NPlus(Model):
 
     @torch.no_grad()
     def people(self, encoded: Float[Tensor, "M D"], batch: Batch) -> LatentUsers:
-        """The latent users of a history, in the view that forgets slowest."""
+        """The latent users of a history, in the view that starts out forgetting slowest."""
         if not isinstance(self.same_person, SamePerson):
             return super().people(encoded, batch)
         ownership = self.same_person.ownership(rows_of(encoded, batch.history))[:, 0].mT * batch.known[:, None, :]
