@@ -33,7 +33,7 @@ ADDED, TIMES = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0), (0.6, 0.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlusConfig:
-    """What was chosen on validation events of the logs in docs/results.md."""
+    """First values, not yet searched: docs/log.md has what was tried."""
 
     width: int = setting(32, at_least=1, help="Width of item vectors and states.")
     latent_users: int = setting(5, at_least=1, at_most=16, help="Subspaces, one for each person assumed.")
