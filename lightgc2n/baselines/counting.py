@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightgc2n.baselines.floor import POPULARITY_WEIGHT, Floor, sparse_tables
 from lightgc2n.config import setting
 from lightgc2n.data.batches import Asked, Batch
+from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.graph.steps import steps_within
 from lightgc2n.layers.sparse import SparseRows, count_pairs
@@ -150,9 +151,13 @@ class _Ladder:
         items = len(floor.popularity)
         self.queries, tie = len(asked.target), floor.popularity * POPULARITY_WEIGHT
         row, place = floor.steps.expand(asked.batch.last)
+        ranked = _is_ranked(floor.steps.columns[place], asked.among)
+        row, place = row[ranked], place[ranked]
         step_key = row * items + floor.steps.columns[place]
         step_score = floor.steps.values[place] + tie[floor.steps.columns[place]]
         self.row, item, self.age = newest_events(asked.batch)
+        ranked = _is_ranked(item, asked.among)
+        self.row, item, self.age = self.row[ranked], item[ranked], self.age[ranked]
         own_key = self.row * items + item
         self.base = _look_up(step_key, step_score, own_key, missing=tie[item])
         still = ~torch.isin(step_key, own_key)
@@ -175,6 +180,13 @@ class _Ladder:
         rank = 0.5 + above.double().index_add(0, self.row, against) / 2
         in_sight = self.has_step | (self.target_age.isfinite() & (weight > 0))
         return torch.where(in_sight & (rank <= 20), 1 / rank, 0.0).sum()
+
+
+def _is_ranked(item: Int[Tensor, "N"], among: Domain | None) -> Bool[Tensor, "N"]:
+    """Whether each item is one that the target is ranked among."""
+    if among is None:
+        return torch.ones_like(item, dtype=torch.bool)
+    return (item >= among.start) & (item < among.stop)
 
 
 def _look_up(

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lightgc2n.data.dataset import MICROSECONDS, Ints, Longs
+from lightgc2n.data.dataset import MICROSECONDS, Domain, Ints, Longs
 from lightgc2n.data.splits import Queries, Training, ranges
 
 PADDED_CELLS = 4_000_000
@@ -46,13 +46,16 @@ class Asked:
 
     batch: Batch
     target: Int[Tensor, "B"]
+    among: Domain | None = None  # whose items the target is ranked among; none: all items
 
 
-def query_batches(queries: Queries, rows_per_batch: int, device: torch.device | str = "cpu") -> Iterator[Asked]:
+def query_batches(
+    queries: Queries, rows_per_batch: int, device: torch.device | str = "cpu", among: Domain | None = None
+) -> Iterator[Asked]:
     """All queries in order; the last batch may be smaller, and counts like any other."""
     for first, last in _tiles(queries.stop - queries.start, rows_per_batch):
         part = queries.select(np.arange(first, last))
-        yield Asked(make_batch(part, device), torch.as_tensor(part.target.astype(np.int64), device=device))
+        yield Asked(make_batch(part, device), torch.as_tensor(part.target.astype(np.int64), device=device), among)
 
 
 def _tiles(lengths: Longs, rows: int) -> Iterator[tuple[int, int]]:

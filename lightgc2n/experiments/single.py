@@ -13,12 +13,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lightgc2n import zoo
-from lightgc2n.data.batches import Batch, query_batches
+from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Dataset, Domain, load_dataset, verify_dataset
 from lightgc2n.data.splits import UNSEEN, Split, split_dataset
 from lightgc2n.errors import DataError
 from lightgc2n.evaluation.metrics import Floats
-from lightgc2n.evaluation.ranks import Scorer, ranks_in_domains, rows_per_tile
+from lightgc2n.evaluation.ranks import Scorer, asked_in_domains, ranks_in_domains
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import say
 from lightgc2n.training.carrying import carry_over
@@ -93,7 +93,7 @@ def validation(split: Split, device: str) -> Callable[[Model], float] | None:
         raise DataError("no validation target: the logs are too short to train on. Use a floor.")
 
     def mrr(model: Model) -> float:
-        model.calibrate(lambda: query_batches(split.validation, rows_per_tile(split.train.items), device))
+        model.calibrate(lambda: asked_in_domains(split.validation, split.catalogues, device))
         learned = (split.train.popularity > 0) | model.scores_unseen_items
         name = type(model).__name__
         ranks = ranks_in_domains(name, model, split.validation, split.catalogues, learned=learned, device=device)

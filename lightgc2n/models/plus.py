@@ -28,7 +28,7 @@ from lightgc2n.models.contract import LatentUsers, Model
 FIRST_DEVIATION = 0.05  # of the item vectors
 CHOOSING_CUTOFF = 20
 UNBALANCED = (0.0, 1.0)
-ADDED, TIMES = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0), (0.6, 0.8, 1.0, 1.2, 1.5, 2.0)
+ADDED, TIMES = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0), (0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +161,11 @@ class LightGC2NPlus(Model):
         gains, encoded = torch.zeros(len(tried), dtype=torch.float64, device=self.bias.device), self.encode()
         for asked in validation():
             scores, memory = self._asked(encoded, asked.batch)
-            found = (memory.items, memory.bonus, memory.counts)
-            gains += balanced_gains(scores, *found, asked.target, tried, CHOOSING_CUTOFF)
+            among = asked.among or Domain("all", 0, scores.shape[1])
+            inside = memory.counts & (memory.items >= among.start) & (memory.items < among.stop)
+            found = ((memory.items - among.start).clamp(0, len(among) - 1), memory.bonus, inside)
+            within = scores[:, among.start : among.stop]
+            gains += balanced_gains(within, *found, asked.target - among.start, tried, CHOOSING_CUTOFF)
         if gains.any():
             self.memory.balance.copy_(tried[gains.argmax()])
 

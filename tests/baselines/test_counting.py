@@ -11,9 +11,10 @@ from torch.testing import assert_close
 
 from lightgc2n import zoo
 from lightgc2n.baselines.counting import MarkovRecency, newest_events
-from lightgc2n.data.batches import make_batch, query_batches
+from lightgc2n.data.batches import make_batch
 from lightgc2n.data.dataset import Dataset, Domain
 from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
+from lightgc2n.evaluation.ranks import asked_in_domains
 from lightgc2n.layers.ranking import rank_by_counting
 from tests.worlds import dataset_of, tastes_world
 
@@ -91,22 +92,25 @@ def test_newest_events_by_hand() -> None:
 
 
 @settings(max_examples=15)
-@given(seed=st.integers(0, 10_000))
-def test_calibration_finds_the_best_of_the_grid(seed: int) -> None:
-    """The ladder counts ranks of a few items; here every choice of the grid ranks the whole catalogue."""
+@given(seed=st.integers(0, 10_000), halves=st.booleans())
+def test_calibration_finds_the_best_of_the_grid(seed: int, halves: bool) -> None:
+    """The ladder counts ranks of a few items; here every choice of the grid ranks the whole catalogue, or its part."""
     split = split_dataset(tastes_world(accounts=25, length=8, seed=seed), SplitConfig())
     model = zoo.build("markov-recency", split.train)
     assert isinstance(model, MarkovRecency)
-    model.calibrate(lambda: query_batches(split.validation, 7))
+    middle, items = split.train.items // 2, split.train.items
+    parts = [Domain("a", 0, middle), Domain("b", middle, items)] if halves else [Domain("all", 0, items)]
+    model.calibrate(lambda: asked_in_domains(split.validation, parts, "cpu"))
     chosen = model.mixture.clone()
 
     def mrr(weight: float, fade: float) -> float:
         model.mixture.copy_(torch.tensor([weight, fade], dtype=torch.float64))
         total = 0.0
-        for asked in query_batches(split.validation, 100):
-            scores = model.scores(None, asked.batch, Domain("all", 0, split.train.items))
-            ranks = rank_by_counting(scores, asked.target)
-            steps = torch.zeros_like(scores)
+        for asked in asked_in_domains(split.validation, parts, "cpu"):
+            assert asked.among is not None
+            scores = model.scores(None, asked.batch, asked.among)
+            ranks = rank_by_counting(scores, asked.target - asked.among.start)
+            steps = torch.zeros(len(scores), items, dtype=scores.dtype)
             model.steps.add_rows_to(steps, asked.batch.last)
             seen = ((asked.batch.history == asked.target[:, None]) & asked.batch.known).any(dim=1)
             in_sight = (seen & (weight > 0)) | (steps.gather(1, asked.target[:, None])[:, 0] > 0)

@@ -95,6 +95,18 @@ def test_validation_decides_how_readily_old_items_come_again() -> None:
     assert list(model.fitted().values()) == [0.0, 1.0]
 
 
+def test_the_balance_is_judged_among_the_items_of_a_domain() -> None:
+    # Only what was had first comes again: among all items a bonus brings it forward, alone it is first anyway.
+    logs = [(f"a{n}", " ".join(f"i{(7 * n + k) % 40}" for k in (*range(8), 0, 1))) for n in range(40)]
+    split = split_dataset(dataset_of(logs), SplitConfig())
+    model, asked = plus(split=split), next(query_batches(split.validation, 1))
+    model.calibrate(lambda: iter([asked]))
+    assert list(model.fitted().values()) != [0.0, 1.0]
+    alone = Domain("alone", int(asked.target), int(asked.target) + 1)
+    model.calibrate(lambda: iter([replace(asked, among=alone)]))
+    assert list(model.fitted().values()) == [0.0, 1.0]
+
+
 def test_where_no_balance_is_better_there_is_none() -> None:
     # One item is all there is: it comes first with any bonus.
     split = split_dataset(dataset_of([(f"a{n}", "i0 i0 i0 i0 i0") for n in range(4)]), SplitConfig())
