@@ -11,7 +11,7 @@ from lightgc2n.data.splits import Split
 from lightgc2n.devices import forget_peak, peak_bytes
 from lightgc2n.evaluation.metrics import Floats
 from lightgc2n.evaluation.ranks import asked_in_domains, ranks_in_domains
-from lightgc2n.experiments.single import new_model, train_in_memory, validation
+from lightgc2n.experiments.single import new_model, ready_for_test, train_in_memory, validation
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import step
 from lightgc2n.training.checkpoints import Progress
@@ -95,7 +95,7 @@ def _ranks(name: str, model: Model, conditions: Conditions) -> Floats:
             model,
             split.test,
             split.catalogues,
-            learned=(split.train.popularity > 0) | model.scores_unseen_items,
+            learned=ready_for_test(model, split),
             exclude_seen=conditions.exclude_seen,
             device=device,
             progress=progress.advance,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -102,6 +103,14 @@ def validation(split: Split, device: str) -> Callable[[Model], float] | None:
     return mrr
 
 
+def ready_for_test(model: Model, split: Split) -> npt.NDArray[np.bool_]:
+    """Lets the model count what is known when the test is asked; says of which items it can tell anything."""
+    learned = (split.train.popularity > 0) | model.scores_unseen_items
+    if split.known is not None and model.refresh(split.known):
+        learned |= split.known.popularity > 0
+    return learned
+
+
 @dataclass(frozen=True)
 class Tested:
     """A run's test: the ranks of its targets, and what a table says of it, for each way of asking."""
@@ -151,10 +160,9 @@ def evaluate_run(folder: Path, data: Path | None = None, device: str = "cpu", fo
         "validation": progress.best_value if plan.split.validation else None,
         "peak_memory_mb": round(progress.peak_bytes / 1e6, 1),
     }
-    ranks, facts = {}, {}
+    ranks, facts, learned = {}, {}, ready_for_test(model, split)
     for way, scorer in ways.items():
         started = time.perf_counter()
-        learned = (split.train.popularity > 0) | model.scores_unseen_items
         ranks[way] = ranks_in_domains(way, scorer, split.test, split.catalogues, learned=learned, device=device)
         facts[way] = {**shared, "seconds": round(time.perf_counter() - started, 2)}
     return Tested(dataset, split, ranks, facts)
