@@ -1,6 +1,8 @@
 """A training step as a CUDA graph: recorded once for each shape of a batch, then replayed without the host's help."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -53,6 +55,19 @@ class CapturedStep:
         here = {name: tensor.to("cuda") for name, tensor in batch.tensors().items()}
         kept = replace(batch, **here)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+        with _no_collection(), torch.cuda.graph(graph, pool=self.pool):
             terms = self.step(kept)
         return _Recorded(graph, kept, terms)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Graphs of an earlier model that are thrown away while another is recorded would spoil the recording."""
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

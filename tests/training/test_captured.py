@@ -1,5 +1,6 @@
 """A recorded step does what a plain one does; on a GPU alone."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,21 @@ def test_the_losses_of_every_step_are_those_on_a_cpu(name: str, settings: dict[s
         found[device] = [float(steps(batch)["next_item"]) for epoch in range(4) for batch in steps.batches(epoch)]
     assert len(found["cpu"]) == 12
     assert_close(found["cuda"], found["cpu"], rtol=2e-3, atol=2e-3)
+
+
+def test_one_model_after_another_may_be_recorded() -> None:
+    """What a search does: each model leaves its graphs in a circle of references behind."""
+    before = gc.get_threshold()
+    gc.set_threshold(1)  # rubbish is looked for at every chance
+    try:
+        for seed in range(6):
+            trained = new_model("lightgc2n", SPLIT, QUIET, seed).to("cuda").train()
+            steps = Steps(trained, SPLIT.train, CONFIG, "cuda")
+            assert len([steps(batch) for epoch in range(3) for batch in steps.batches(epoch)]) == 9
+            trained.__dict__["itself"] = steps
+    finally:
+        gc.set_threshold(*before)
+    assert gc.isenabled()
 
 
 def test_dropout_differs_from_step_to_step_and_follows_from_the_seed() -> None:
