@@ -23,6 +23,8 @@ ORDER = (
     ("recommending",),
     ("export",),
     ("experiments",),
+    ("reporting",),
+    ("studies",),
     ("serving",),
     ("diagnosis",),
     ("cli",),
@@ -93,6 +95,11 @@ def test_what_trains_runs_on_a_bare_machine(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((PACKAGE / "people").glob("*.py")), ids=lambda path: path.name)
 def test_people_are_told_apart_with_numpy_alone(path: Path) -> None:
     assert outside(path) <= {"numpy"}
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "reporting").glob("*.py")), ids=lambda path: path.name)
+def test_reports_need_no_torch(path: Path) -> None:
+    assert outside(path) <= {"numpy", "matplotlib", "scipy", "jinja2"}
 
 
 def test_models_never_import_member_labels() -> None:
