@@ -23,6 +23,8 @@ ORDER = (
     ("recommending",),
     ("export",),
     ("experiments",),
+    ("reporting",),
+    ("studies",),
     ("serving",),
     ("diagnosis",),
     ("cli",),
