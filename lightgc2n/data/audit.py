@@ -15,7 +15,7 @@ import numpy as np
 from lightgc2n.config import unknown_name
 from lightgc2n.data.dataset import TEST_PART, Dataset, Longs
 from lightgc2n.data.overlap import Bools, Rows, joined, query_rows, stands_in, training_rows
-from lightgc2n.data.splits import Queries, Split, ranges
+from lightgc2n.data.splits import Queries, Split
 from lightgc2n.errors import DataError
 
 LEAK, EVIDENCE, HABIT, FACT = "leak", "evidence", "habit", "fact"

@@ -1,6 +1,7 @@
 """The runs of a plan, several at once, each in a process of its own.
 
-`python -m lightgc2n.experiments.side_by_side PLAN OUT NAME DEVICE SECONDS` trains one run; a plan starts this itself.
+`python -m lightgc2n.experiments.side_by_side PLAN OUT NAME DEVICE AT_ONCE SECONDS` trains one run; a plan starts this
+itself. Floors are counted by the plan's own process, since starting another would take longer.
 """
 
 import math
@@ -11,10 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from lightgc2n import zoo
 from lightgc2n.data.dataset import load_dataset
+from lightgc2n.errors import LightGC2NError
 from lightgc2n.experiments.children import Child, Slice, as_child, run_children
 from lightgc2n.experiments.plans import choose_run, read_plan
-from lightgc2n.experiments.results import RESULTS, read_results, save_results
+from lightgc2n.experiments.results import RESULTS, read_results, save_floor, save_results
 from lightgc2n.experiments.single import train_run
 from lightgc2n.progress import say
 from lightgc2n.training.record import epochs_of
@@ -50,19 +53,42 @@ def train_plan(plan: Path, out: Path, device: str = "cpu", at_once: int = 1, sec
             failed.append(child.name)
         say(_ending(child, code))
 
-    children = [_child(plan, out, name, device) for name in unfinished]
-    run_children(children, at_once, Slice(seconds), ended)
+    time_slice = Slice(seconds)
+    floors = [name for name in unfinished if zoo.ZOO[runs[name].model].is_floor]
+    for name in floors:
+        if time_slice.left() > 0 and (problem := _count(runs[name], out, name, device)):
+            failed.append(name)
+            say(problem)
+    children = [_child(plan, out, name, device, at_once) for name in unfinished if name not in floors]
+    run_children(children, at_once, time_slice, ended)
     finished = [name for name in runs if (out / name / RESULTS).exists()]
     return PlanState(finished, [name for name in runs if name not in {*finished, *failed}], failed)
 
 
-def train_one(plan: Path, out: Path, name: str, device: str = "cpu", seconds: float = math.inf) -> bool:
+def train_one(
+    plan: Path, out: Path, name: str, device: str = "cpu", seconds: float = math.inf, at_once: int = 1
+) -> bool:
     """Trains one run of a plan in out/NAME, and tests it if it has ended; says whether it is finished."""
     run = choose_run(read_plan(plan), name, plan)
+    if zoo.ZOO[run.model].is_floor:
+        save_floor(run, out / name, device)
+        return True
     progress = train_run(run, out / name, device, seconds)
     if progress.ended_by and read_results(out / name) is None:
-        save_results(out / name, device)
+        save_results(out / name, device, at_once)
     return bool(progress.ended_by)
+
+
+def _count(run: RunPlan, out: Path, name: str, device: str) -> str:
+    """Counts and tests a floor; what went wrong, if something did."""
+    try:
+        save_floor(run, out / name, device)
+    except LightGC2NError as problem:
+        said = f"error: {problem}"
+        (out / LOGS).mkdir(parents=True, exist_ok=True)
+        (out / LOGS / f"{name}.txt").write_text(said + "\n", encoding="utf-8")
+        return f"{name} failed: {problem}"
+    return ""
 
 
 def _refuse_other_runs(runs: Mapping[str, RunPlan], out: Path) -> None:
@@ -76,8 +102,8 @@ def _refuse_other_runs(runs: Mapping[str, RunPlan], out: Path) -> None:
             refuse_another_run(out / name, run, found)
 
 
-def _child(plan: Path, out: Path, name: str, device: str) -> Child:
-    words = (plan, out, name, device)
+def _child(plan: Path, out: Path, name: str, device: str, at_once: int) -> Child:
+    words = (plan, out, name, device, at_once)
     return Child(name, out / name, out / LOGS / f"{name}.txt", "lightgc2n.experiments.side_by_side", words)
 
 
@@ -97,5 +123,5 @@ def _values(results: dict[str, Any]) -> list[tuple[str, float]]:
 
 
 if __name__ == "__main__":
-    plan, out, name, device, seconds = sys.argv[1:]
-    as_child(lambda: train_one(Path(plan), Path(out), name, device, float(seconds)))
+    plan, out, name, device, at_once, seconds = sys.argv[1:]
+    as_child(lambda: train_one(Path(plan), Path(out), name, device, float(seconds), int(at_once)))

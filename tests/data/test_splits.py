@@ -137,7 +137,8 @@ def test_windows_that_stand_in_a_training_window_can_be_left_out() -> None:
     data = dataset_of(COPIES, kind="windows", parts=[0, 0, 0, 1, 1, 1, 1, 1])
     kept, less = (split_dataset(data, config(protocol="windows", copies=copies)) for copies in (True, False))
     assert len(kept.test) == 5
-    found = [names(data, data.events[start : stop + 1]) for start, stop in zip(less.test.start, less.test.stop)]
+    places = zip(less.test.start, less.test.stop, strict=True)
+    found = [names(data, data.events[start : stop + 1]) for start, stop in places]
     assert found == ["q s", "q r s", "y z w"]
     assert less.test.owner.tolist() == [0, 1, 0]
     assert training(data, less) == training(data, kept)
@@ -172,7 +173,7 @@ def test_shares_of_the_training_sequences_lie_in_one_another() -> None:
         assert split.train.times is not None
         assert (np.asarray(data.times)[split.train_events] == split.train.times).all()
         assert asked(data, split.test) == asked(data, whole.test)
-        known = {data.accounts[owner] for owner, name in zip(split.test.owner, split.test.account) if name != UNSEEN}
+        known = {data.accounts[owner] for owner in split.test.owner[split.test.account != UNSEEN]}
         assert known == {account for account, _ in found}
         before = set(found)
 
