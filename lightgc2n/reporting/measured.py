@@ -38,6 +38,7 @@ class Measured:
     data_share: float = 1.0  # of the training data
     domains: int = 1  # served by these parameters
     peak_memory_mb: float = 0.0
+    agreement: tuple[float, float, float] | None = None  # shared ARI of latent users and known people, and its interval
 
     @property
     def seconds_an_epoch(self) -> float:

@@ -1,0 +1,196 @@
+"""Claims about time and parameters.
+
+Two times are told apart where they differ for every seed, and by more than 5 % either way; parameters are exact.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import log
+
+from lightgc2n.reporting.contests import Contest, contests
+from lightgc2n.reporting.findings import NO_RUNS, Finding, tallied
+from lightgc2n.reporting.measured import Measured, Results
+from lightgc2n.reporting.values import MODEL, sweep
+
+SLACK = 0.05
+LINEAR = 1.1  # time may grow with this power of the data and still be called linear
+LITTLE = 0.1  # of the parameters
+Span = tuple[float, float]
+
+
+def span(seeds: Sequence[Measured]) -> Span:
+    """Between which seconds an epoch takes."""
+    seconds = [seed.seconds_an_epoch for seed in seeds]
+    return min(seconds) * (1 - SLACK), max(seconds) * (1 + SLACK)
+
+
+def less(one: Span, other: Span) -> int:
+    """1 where the first is clearly less, -1 where it is clearly not, 0 where they overlap."""
+    if one[1] < other[0]:
+        return 1
+    exact = one[0] == one[1] and other[0] == other[1]
+    return -1 if exact or one[0] > other[1] else 0
+
+
+def faster(results: Results, losers: Sequence[Sequence[str]]) -> Finding:
+    """Whether the model's epochs take less time than those of all `losers`, at each share of the data."""
+    signs, missing, ratios = [], 0, []
+    for contest in _with_model(results):
+        ours = _by_share(contest, [MODEL])
+        for names in losers:
+            theirs = _by_share(contest, names)
+            missing += not theirs
+            for share in sorted(ours.keys() & theirs.keys()):
+                for seeds in _alike(theirs[share], ours[share][0].device):
+                    signs.append(less(span(ours[share]), span(seeds)))
+                    where = f"{seeds[0].model} on {contest.dataset} at {share:g} of the data"
+                    ratios.append((sum(span(ours[share])) / sum(span(seeds)), where))
+    if not signs:
+        return NO_RUNS
+    ratio, where = max(ratios)
+    return tallied(signs, f"least in favour: an epoch takes {ratio:.2f} times as long as one of {where}", missing)
+
+
+def fewer_parameters(results: Results, losers: Sequence[Sequence[str]]) -> Finding:
+    """Whether the model has fewer parameters for each domain it serves than all `losers`."""
+    pairs, missing = [], 0
+    for contest in _with_model(results):
+        ours = _full(contest)
+        for names in losers:
+            runs = contest.of_models(names)
+            missing += not runs
+            pairs += [(ours, contest.runs[run][0], contest.dataset) for run in runs]
+    if not pairs:
+        return NO_RUNS
+    signs = [1 if ours.parameters_a_domain < other.parameters_a_domain else -1 for ours, other, _ in pairs]
+    ours, other, dataset = max(pairs, key=lambda pair: pair[0].parameters_a_domain / pair[1].parameters_a_domain)
+    counts = [f"{one.model} {one.parameters_a_domain:,.0f} ({one.parameters:,} in all)" for one in (ours, other)]
+    return tallied(signs, f"least in favour, for each domain served on {dataset}: {', '.join(counts)}", missing)
+
+
+def linear_time(results: Results) -> Finding:
+    """Whether the time of an epoch grows no faster than the data."""
+    signs, texts = [], []
+    for contest in _with_model(results):
+        timed = _by_share(contest, [MODEL])
+        if len(timed) >= 3:
+            points = [(log(share), log(seed.seconds_an_epoch)) for share, seeds in timed.items() for seed in seeds]
+            power, low, high = slope(points)
+            signs.append(1 if high <= LINEAR else -1 if low > LINEAR else 0)
+            texts.append(f"on {contest.dataset} with power {power:.2f} of the data (95 %: {low:.2f} to {high:.2f})")
+    if not signs:
+        return Finding("cannot be told", "Fewer than three shares of the data were timed.")
+    return tallied(signs, f"time grows {'; '.join(texts)}, and up to {LINEAR} counts as linear")
+
+
+def slope(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
+    """The slope of the line of least squares, and its 95 % interval."""
+    from scipy.stats import linregress, t
+
+    fit = linregress(*zip(*points, strict=True))
+    half = float(t.ppf(0.975, len(points) - 2) * fit.stderr)
+    return float(fit.slope), float(fit.slope) - half, float(fit.slope) + half
+
+
+def steadier(results: Results, variants: Sequence[str]) -> Finding:
+    """Whether the model's time grows less with the data than that of each of its variants."""
+    signs, texts, missing = [], [], 0
+    for contest in _with_model(results):
+        ours = _growth(contest, MODEL)
+        for name in variants:
+            other = _growth(contest, name)
+            if ours is None or other is None:
+                missing += 1
+                continue
+            signs.append(less(ours, other))
+            texts.append(f"{_middle(ours)}, of {name} {_middle(other)}, on {contest.dataset}")
+    if not signs:
+        return NO_RUNS
+    return tallied(signs, f"from the least share to all of the data the time grows by {'; '.join(texts)}", missing)
+
+
+def little_change(results: Results, variants: Sequence[str]) -> Finding:
+    """Whether the parameters of each variant differ little from the model's."""
+    changes, missing = {}, 0
+    for contest in _with_model(results):
+        for name in variants:
+            runs = contest.of_models([name])
+            missing += not runs
+            for run in runs:
+                change = contest.runs[run][0].parameters / _full(contest).parameters - 1
+                changes[f"{name} on {contest.dataset} {change:+.1%}"] = change
+    if not changes:
+        return NO_RUNS
+    signs = [1 if abs(change) < LITTLE else -1 for change in changes.values()]
+    return tallied(signs, f"{'; '.join(changes)}, and under {LITTLE:.0%} counts as little", missing)
+
+
+def grows_with_layers(results: Results) -> Finding:
+    """Whether both time and parameters grow with each layer."""
+    found = _over_layers(results)
+    signs = [less(one, other) for course in found for one, other in pairwise(course)]
+    return tallied(signs, _course(found)) if signs else NO_RUNS
+
+
+def accelerates_with_layers(results: Results) -> Finding:
+    """Whether each layer adds more time and more parameters than the one before it."""
+    found = _over_layers(results)
+    steps = [[(after[0] - here[1], after[1] - here[0]) for here, after in pairwise(course)] for course in found]
+    signs = [less(one, other) for course in steps for one, other in pairwise(course)]
+    return tallied(signs, _course(found)) if signs else NO_RUNS
+
+
+def _over_layers(results: Results) -> list[list[Span]]:
+    """Seconds an epoch, then parameters, by rising number of layers, for each dataset."""
+    courses = []
+    for contest in contests(results):
+        runs = sweep(contest, "layers")
+        ordered = [contest.runs[runs[value]] for value in sorted(runs)]
+        if len(ordered) > 1:
+            courses += [[span(seeds) for seeds in ordered], [(float(seeds[0].parameters),) * 2 for seeds in ordered]]
+    return courses
+
+
+def _course(found: Sequence[Sequence[Span]]) -> str:
+    seconds, parameters = found[:2]
+    times = ", ".join(f"{sum(ends) / 2:.3g}" for ends in seconds)
+    return f"by layers {times} s an epoch, {', '.join(f'{count:,.0f}' for count, _ in parameters)} parameters"
+
+
+def _with_model(results: Results) -> list[Contest]:
+    return [contest for contest in contests(results) if contest.of_models([MODEL])]
+
+
+def _full(contest: Contest) -> Measured:
+    return contest.runs[contest.of_models([MODEL])[0]][0]
+
+
+def _by_share(contest: Contest, models: Sequence[str]) -> dict[float, list[Measured]]:
+    """The runs of these models by the share of the data that they saw."""
+    found: dict[float, list[Measured]] = {}
+    for run in contest.of_models(models):
+        for seed in contest.runs[run]:
+            found.setdefault(seed.data_share, []).append(seed)
+    return found
+
+
+def _alike(seeds: Sequence[Measured], device: str) -> list[list[Measured]]:
+    """The runs on one device, model by model: times on two devices cannot be compared."""
+    models: dict[str, list[Measured]] = {}
+    for seed in seeds:
+        if seed.device == device:
+            models.setdefault(seed.model, []).append(seed)
+    return list(models.values())
+
+
+def _growth(contest: Contest, model: str) -> Span | None:
+    """How many times as long an epoch takes on all data as on the least share, low and high."""
+    found = {share: span(seeds) for share, seeds in _by_share(contest, [model]).items()}
+    if len(found) < 2:
+        return None
+    least, most = found[min(found)], found[max(found)]
+    return most[0] / least[1], most[1] / least[0]
+
+
+def _middle(ends: Span) -> str:
+    return f"{(ends[0] * ends[1]) ** 0.5:.2f}"

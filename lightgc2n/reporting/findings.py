@@ -1,0 +1,149 @@
+"""How comparisons become a verdict: by the paper's printed numbers, and by the test accounts of our runs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from lightgc2n.reporting.arithmetic import METRICS, Scores, impossible
+from lightgc2n.reporting.contests import Contest, Difference, contests, decided
+from lightgc2n.reporting.document import Holding
+from lightgc2n.reporting.measured import Results
+
+Cells = Mapping[tuple[str, str], Scores]  # (dataset, model) -> metrics
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A verdict and what says so."""
+
+    holding: Holding
+    why: str
+
+
+def settle(wins: int, losses: int, asked: int, share: float = 1.0) -> Holding:
+    """What `wins` and `losses` of `asked` comparisons say; the others cannot be told.
+
+    Args:
+        share: of the comparisons that must be won for the claim to hold.
+    """
+    if asked == 0:
+        return "cannot be told"
+    if wins >= share * asked:
+        return "holds"
+    return "does not hold" if asked - losses < share * asked else "cannot be told"
+
+
+NO_RUNS = Finding("cannot be told", "No such runs.")
+
+
+def tallied(signs: Sequence[int], why: str, missing: int = 0) -> Finding:
+    """What comparisons say that are for the claim (1), against it (-1) or open (0), or could not be made."""
+    wins, losses, asked = signs.count(1), signs.count(-1), len(signs) + missing
+    counts = f"{wins} for, {losses} against, {asked - wins - losses} open of {asked}"
+    return Finding(settle(wins, losses, asked), f"{counts}; {why}.")
+
+
+def only_drawn(figure: str) -> Finding:
+    """For what the paper shows as a picture."""
+    return Finding("cannot be told", f"{figure} shows it without printing a number.")
+
+
+def printed(cells: Cells, winners: Sequence[str], losers: Sequence[str], share: float = 1.0) -> Finding:
+    """Whether each of `winners` is printed above each of `losers`, on every dataset by every metric."""
+    datasets = list(dict.fromkeys(dataset for dataset, _ in cells))
+    asked = list(product(datasets, winners, losers, METRICS))
+    won = [cells[data, winner][metric] > cells[data, loser][metric] for data, winner, loser, metric in asked]
+    holding = settle(sum(won), len(won) - sum(won), len(won), share)
+    why = f"{sum(won)} of {len(won)} printed comparisons say so."
+    if not all(won):
+        why += f" Not so, for example: {_counterexample(cells, asked, won)}."
+    return Finding(holding, why + _doubt(cells, datasets, [*winners, *losers]))
+
+
+def _counterexample(cells: Cells, asked: Sequence[tuple[str, str, str, str]], won: Sequence[bool]) -> str:
+    """The comparison that is lost by most."""
+    lost = [question for question, is_won in zip(asked, won, strict=True) if not is_won]
+    gap = {question: cells[question[0], question[2]][question[3]] for question in lost}
+    worst = max(lost, key=lambda question: gap[question] - cells[question[0], question[1]][question[3]])
+    data, winner, loser, metric = worst
+    return f"{metric} on {data}, {winner} {cells[data, winner][metric]:.2f}, {loser} {gap[worst]:.2f}"
+
+
+def _doubt(cells: Cells, datasets: Sequence[str], models: Sequence[str]) -> str:
+    concerned = {(data, model): cells[data, model] for data, model in product(datasets, models)}
+    count = len(impossible(concerned))
+    return f" {count} of the {len(concerned)} entries concerned contradict themselves." if count else ""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Comparisons under one kind of protocol, what each says, and which could not be made."""
+
+    differences: tuple[Difference, ...]
+    signs: tuple[int, ...]
+    missing: tuple[str, ...] = ()
+
+    @property
+    def asked(self) -> int:
+        return len(self.signs) + len(self.missing)
+
+    def holding(self, share: float = 1.0) -> Holding:
+        return settle(self.signs.count(1), self.signs.count(-1), self.asked, share)
+
+    def counts(self) -> str:
+        for_it, against = self.signs.count(1), self.signs.count(-1)
+        return f"{for_it} for, {against} against, {self.asked - for_it - against} open of {self.asked}"
+
+    def deciding(self) -> Difference | None:
+        """The comparison that speaks most against the claim."""
+        return min(self.differences, key=lambda found: found.high, default=None)
+
+
+def gather(asked: Sequence[tuple[Contest, Sequence[str], Sequence[str]]]) -> Evidence:
+    """Every winner against every loser, each given as models of the zoo."""
+    differences, missing = [], []
+    for contest, winners, losers in asked:
+        absent = [model for model in (*winners, *losers) if not contest.of_models([model])]
+        missing += [f"{model} on {contest.dataset}" for model in absent]
+        for first, second in product(contest.of_models(winners), contest.of_models(losers)):
+            differences.append(contest.difference(first, second))
+    return Evidence(tuple(differences), tuple(decided(differences)), tuple(missing))
+
+
+def measured(
+    results: Results, winners: Sequence[Sequence[str]], losers: Sequence[Sequence[str]], share: float = 1.0
+) -> Finding:
+    """Whether the runs of `winners` are above those of `losers`.
+
+    Args:
+        winners: models of the paper, each as the names it has in the zoo, of which one is enough.
+        losers: likewise.
+    """
+    found = [
+        (contest, _present(contest, winners), _present(contest, losers))
+        for contest in contests(results)
+        if any(map(contest.of_models, winners)) and any(map(contest.of_models, losers))
+    ]
+    honest = gather([asked for asked in found if asked[0].honest])
+    leaking = gather([asked for asked in found if not asked[0].honest])
+    decisive = honest if honest.asked else leaking
+    if not decisive.differences:
+        return NO_RUNS
+    return Finding(decisive.holding(share), " ".join(_reasons(honest, leaking)))
+
+
+def _present(contest: Contest, models: Sequence[Sequence[str]]) -> list[str]:
+    """The names in the zoo that have runs; where none of a model has, its first."""
+    chosen = [[name for name in names if contest.of_models([name])] or [names[0]] for names in models]
+    return [name for names in chosen for name in names]
+
+
+def _reasons(honest: Evidence, leaking: Evidence) -> Iterator[str]:
+    for evidence, where in ((honest, "Honest tests"), (leaking, "Published protocol")):
+        deciding = evidence.deciding()
+        if deciding is not None:
+            yield f"{where}: {evidence.counts()}; least in favour: MRR@20 of {deciding}."
+            if evidence.missing:
+                yield f"Missing: {', '.join(evidence.missing)}."
+    if not honest.differences:
+        yield "No honest run: judged by the published protocol alone."

@@ -1,0 +1,130 @@
+"""Claims about the best value of a setting: which values could be the best, given the accounts that were tested."""
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from lightgc2n.reporting.contests import Contest, Difference, contests, decided
+from lightgc2n.reporting.document import Holding
+from lightgc2n.reporting.findings import NO_RUNS, Evidence, Finding
+from lightgc2n.reporting.measured import Results
+
+MODEL = "lightgc2n"
+SWEPT = ("latent_users", "temperature", "contrast_weight")
+SYMBOLS = {"latent_users": "α", "temperature": "β", "contrast_weight": "γ", "layers": "L"}
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best value of a setting on one dataset, and all values that could be it."""
+
+    contest: Contest
+    setting: str
+    value: float
+    candidates: frozenset[float]
+    tried: frozenset[float]
+    rival: Difference  # the best run against the one nearest to it
+
+    def __str__(self) -> str:
+        others = sorted(self.candidates - {self.value})
+        also = f" ({', '.join(f'{value:g}' for value in others)} cannot be told from it)" if others else ""
+        return f"on {self.contest.dataset} {SYMBOLS[self.setting]} = {self.value:g} is best{also}; {self.rival}"
+
+
+def sweep(contest: Contest, setting: str) -> dict[float, str]:
+    """value -> run, of the runs that differ in `setting` alone from the value that most runs have."""
+    runs = contest.of_models([MODEL])
+    settings = {run: contest.runs[run][0].settings for run in runs}
+    base = {name: _most_common([settings[run].get(name) for run in runs]) for name in SWEPT if name != setting}
+    fitting = [run for run in runs if all(settings[run].get(name) == value for name, value in base.items())]
+    return {round(float(settings[run][setting]), 6): run for run in fitting if setting in settings[run]}
+
+
+def best_of(contest: Contest, setting: str) -> Best | None:
+    """What a sweep says; nothing where fewer than two values were tried."""
+    runs = sweep(contest, setting)
+    if len(runs) < 2:
+        return None
+    metric = {value: contest.mean(run) for value, run in runs.items()}
+    best = max(metric, key=lambda value: metric[value])
+    others = [value for value in runs if value != best]
+    differences = [contest.difference(runs[best], runs[value]) for value in others]
+    close = {value for value, sign in zip(others, decided(differences), strict=True) if sign != 1}
+    rival = min(differences, key=lambda found: found.value)
+    return Best(contest, setting, best, frozenset({best, *close}), frozenset(runs), rival)
+
+
+def _found(results: Results, settings: Sequence[str]) -> list[Best]:
+    """The best values under honest protocols, or under the published one where there is no other."""
+    found = [best for contest in contests(results) for name in settings if (best := best_of(contest, name)) is not None]
+    return [best for best in found if best.contest.honest] or found
+
+
+def differs_by_dataset(results: Results, setting: str) -> Finding:
+    """Whether two datasets have best values that differ."""
+    found = _found(results, [setting])
+    if len({best.contest.dataset for best in found}) < 2:
+        return Finding("cannot be told", "Fewer than two datasets with this sweep.")
+    apart = any(one.candidates.isdisjoint(other.candidates) for one in found for other in found)
+    same = len({best.candidates for best in found}) == 1 and len(found[0].candidates) == 1
+    holding: Holding = "holds" if apart else "does not hold" if same else "cannot be told"
+    return Finding(holding, _sentences(found))
+
+
+def best_lies_in(results: Results, settings: Sequence[str], expected: Set[float]) -> Finding:
+    """Whether the best value of each setting is among `expected`."""
+    found = [best for best in _found(results, settings) if best.tried & expected and best.tried - expected]
+    if {best.setting for best in found} != set(settings):
+        return Finding("cannot be told", "Not all of these values were tried.")
+    if all(best.candidates <= expected for best in found):
+        return Finding("holds", _sentences(found))
+    elsewhere = any(best.candidates.isdisjoint(expected) for best in found)
+    return Finding("does not hold" if elsewhere else "cannot be told", _sentences(found))
+
+
+def declines_after(results: Results, setting: str, peak: float) -> Finding:
+    """Whether every larger value than `peak` is worse."""
+    chosen = [contest for contest in contests(results) if peak in sweep(contest, setting)]
+    chosen = [contest for contest in chosen if contest.honest] or chosen
+    differences = [
+        contest.difference(runs[peak], runs[value])
+        for contest in chosen
+        for runs in (sweep(contest, setting),)
+        for value in sorted(runs)
+        if value > peak
+    ]
+    if not differences:
+        return NO_RUNS
+    evidence = Evidence(tuple(differences), tuple(decided(differences)))
+    return Finding(evidence.holding(), f"{evidence.counts()}; least in favour: MRR@20 of {evidence.deciding()}.")
+
+
+def helps_only_at_some(sweeps: Results, ablations: Results, settings: Sequence[str], without: str) -> Finding:
+    """Whether the model beats the one `without` a part at some values of that part's settings, and loses at others."""
+    joined = {**{key: seeds for key, seeds in ablations.items() if seeds and seeds[0].model == without}, **sweeps}
+    chosen = [contest for contest in contests(joined) if contest.of_models([without])]
+    chosen = [contest for contest in chosen if contest.honest] or chosen
+    differences = [
+        contest.difference(run, other)
+        for contest in chosen
+        for run in dict.fromkeys(run for name in settings for run in sweep(contest, name).values())
+        for other in contest.of_models([without])
+    ]
+    if len(differences) < 2:
+        return Finding("cannot be told", "No sweep beside a run without the contrast.")
+    evidence = Evidence(tuple(differences), tuple(decided(differences)))
+    signs = set(evidence.signs)
+    holding: Holding = "holds" if {1, -1} <= signs else "does not hold" if signs in ({1}, {-1}) else "cannot be told"
+    least, most = (pick(differences, key=lambda found: found.value) for pick in (min, max))
+    return Finding(holding, f"{evidence.counts()}; MRR@20 from {least} to {most}.")
+
+
+def _sentences(found: Sequence[Best]) -> str:
+    text = ". ".join(str(best) for best in found) + "."
+    alone = "" if any(best.contest.honest for best in found) else " No honest run: judged by the published protocol."
+    return text[0].upper() + text[1:] + alone
+
+
+def _most_common(values: Sequence[Any]) -> Any:
+    return Counter(values).most_common(1)[0][0] if values else None
