@@ -37,10 +37,10 @@ class Difference:
 
     def __str__(self) -> str:
         seeds = "one seed" if self.seeds == 1 else f"{self.seeds} seeds"
-        how = "" if self.paired else ", other targets"
-        span = f"95 %: {self.low:+.2f} to {self.high:+.2f}; {seeds}{how}"
-        words = f"{self.value:+.2f} points against {self.second} on {self.dataset} ({span})"
-        return f"{self.first} {words}".replace(" -", " −")
+        span = f"95 %: {self.low:+.2f} to {self.high:+.2f}; {seeds}{'' if self.paired else ', other targets'}"
+        where = "above" if self.value >= 0 else "below"
+        words = f"{DECISIVE} of {self.first} is {abs(self.value):.2f} points {where} {self.second}"
+        return f"{words} on {self.dataset} ({span})".replace(" -", " −")
 
 
 @dataclass(frozen=True)

@@ -43,12 +43,12 @@ def faster(results: Results, losers: Sequence[Sequence[str]]) -> Finding:
             for share in sorted(ours.keys() & theirs.keys()):
                 for seeds in _alike(theirs[share], ours[share][0].device):
                     signs.append(less(span(ours[share]), span(seeds)))
-                    where = f"{seeds[0].model} on {contest.dataset} at {share:g} of the data"
+                    where = f"{seeds[0].model} on {contest.dataset}, with {share:.0%} of the data"
                     ratios.append((sum(span(ours[share])) / sum(span(seeds)), where))
     if not signs:
         return NO_RUNS
     ratio, where = max(ratios)
-    return tallied(signs, f"least in favour: an epoch takes {ratio:.2f} times as long as one of {where}", missing)
+    return tallied(signs, f"Least in favour: an epoch takes {ratio:.2f} times as long as one of {where}", missing)
 
 
 def fewer_parameters(results: Results, losers: Sequence[Sequence[str]]) -> Finding:
@@ -65,7 +65,7 @@ def fewer_parameters(results: Results, losers: Sequence[Sequence[str]]) -> Findi
     signs = [1 if ours.parameters_a_domain < other.parameters_a_domain else -1 for ours, other, _ in pairs]
     ours, other, dataset = max(pairs, key=lambda pair: pair[0].parameters_a_domain / pair[1].parameters_a_domain)
     counts = [f"{one.model} {one.parameters_a_domain:,.0f} ({one.parameters:,} in all)" for one in (ours, other)]
-    return tallied(signs, f"least in favour, for each domain served on {dataset}: {', '.join(counts)}", missing)
+    return tallied(signs, f"Least in favour, for each domain served on {dataset}: {', '.join(counts)}", missing)
 
 
 def linear_time(results: Results) -> Finding:
@@ -80,7 +80,7 @@ def linear_time(results: Results) -> Finding:
             texts.append(f"on {contest.dataset} with power {power:.2f} of the data (95 %: {low:.2f} to {high:.2f})")
     if not signs:
         return Finding("cannot be told", "Fewer than three shares of the data were timed.")
-    return tallied(signs, f"time grows {'; '.join(texts)}, and up to {LINEAR} counts as linear")
+    return tallied(signs, f"Time grows {'; '.join(texts)}, and up to {LINEAR} counts as linear")
 
 
 def slope(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
@@ -106,7 +106,7 @@ def steadier(results: Results, variants: Sequence[str]) -> Finding:
             texts.append(f"{_middle(ours)}, of {name} {_middle(other)}, on {contest.dataset}")
     if not signs:
         return NO_RUNS
-    return tallied(signs, f"from the least share to all of the data the time grows by {'; '.join(texts)}", missing)
+    return tallied(signs, f"From the least share to all of the data the time grows by {'; '.join(texts)}", missing)
 
 
 def little_change(results: Results, variants: Sequence[str]) -> Finding:
@@ -154,7 +154,7 @@ def _over_layers(results: Results) -> list[list[Span]]:
 def _course(found: Sequence[Sequence[Span]]) -> str:
     seconds, parameters = found[:2]
     times = ", ".join(f"{sum(ends) / 2:.3g}" for ends in seconds)
-    return f"by layers {times} s an epoch, {', '.join(f'{count:,.0f}' for count, _ in parameters)} parameters"
+    return f"By layers {times} s an epoch, {', '.join(f'{count:,.0f}' for count, _ in parameters)} parameters"
 
 
 def _with_model(results: Results) -> list[Contest]:

@@ -39,8 +39,14 @@ NO_RUNS = Finding("cannot be told", "No such runs.")
 def tallied(signs: Sequence[int], why: str, missing: int = 0) -> Finding:
     """What comparisons say that are for the claim (1), against it (-1) or open (0), or could not be made."""
     wins, losses, asked = signs.count(1), signs.count(-1), len(signs) + missing
-    counts = f"{wins} for, {losses} against, {asked - wins - losses} open of {asked}"
-    return Finding(settle(wins, losses, asked), f"{counts}; {why}.")
+    return Finding(settle(wins, losses, asked), f"{counted(wins, losses, asked)}. {why}.")
+
+
+def counted(wins: int, losses: int, asked: int) -> str:
+    """How many of the comparisons speak for a claim, against it, or leave it open."""
+    left = asked - wins - losses
+    against = f", {losses} clearly against it" if losses else ""
+    return f"{wins} of {asked} comparisons clearly for it{against}{f', {left} open' if left else ''}"
 
 
 def only_drawn(figure: str) -> Finding:
@@ -72,7 +78,7 @@ def _counterexample(cells: Cells, asked: Sequence[tuple[str, str, str, str]], wo
 def _doubt(cells: Cells, datasets: Sequence[str], models: Sequence[str]) -> str:
     concerned = {(data, model): cells[data, model] for data, model in product(datasets, models)}
     count = len(impossible(concerned))
-    return f" {count} of the {len(concerned)} entries concerned contradict themselves." if count else ""
+    return f" {count} of the {len(concerned)} entries used break arithmetic (marked below)." if count else ""
 
 
 @dataclass(frozen=True)
@@ -91,8 +97,7 @@ class Evidence:
         return settle(self.signs.count(1), self.signs.count(-1), self.asked, share)
 
     def counts(self) -> str:
-        for_it, against = self.signs.count(1), self.signs.count(-1)
-        return f"{for_it} for, {against} against, {self.asked - for_it - against} open of {self.asked}"
+        return counted(self.signs.count(1), self.signs.count(-1), self.asked)
 
     def deciding(self) -> Difference | None:
         """The comparison that speaks most against the claim."""
@@ -139,11 +144,11 @@ def _present(contest: Contest, models: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _reasons(honest: Evidence, leaking: Evidence) -> Iterator[str]:
-    for evidence, where in ((honest, "Honest tests"), (leaking, "Published protocol")):
-        deciding = evidence.deciding()
-        if deciding is not None:
-            yield f"{where}: {evidence.counts()}; least in favour: MRR@20 of {deciding}."
-            if evidence.missing:
-                yield f"Missing: {', '.join(evidence.missing)}."
+    decisive = honest if honest.differences else leaking
+    yield f"{decisive.counts()}. Least in favour: {decisive.deciding()}."
+    if decisive.missing:
+        yield f"Missing: {', '.join(decisive.missing)}."
     if not honest.differences:
         yield "No honest run: judged by the published protocol alone."
+    elif leaking.differences:
+        yield f"By the published protocol: {leaking.counts()}."

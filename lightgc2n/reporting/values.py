@@ -97,7 +97,7 @@ def declines_after(results: Results, setting: str, peak: float) -> Finding:
     if not differences:
         return NO_RUNS
     evidence = Evidence(tuple(differences), tuple(decided(differences)))
-    return Finding(evidence.holding(), f"{evidence.counts()}; least in favour: MRR@20 of {evidence.deciding()}.")
+    return Finding(evidence.holding(), f"{evidence.counts()}. Least in favour: {evidence.deciding()}.")
 
 
 def helps_only_at_some(sweeps: Results, ablations: Results, settings: Sequence[str], without: str) -> Finding:
@@ -117,7 +117,7 @@ def helps_only_at_some(sweeps: Results, ablations: Results, settings: Sequence[s
     signs = set(evidence.signs)
     holding: Holding = "holds" if {1, -1} <= signs else "does not hold" if signs in ({1}, {-1}) else "cannot be told"
     least, most = (pick(differences, key=lambda found: found.value) for pick in (min, max))
-    return Finding(holding, f"{evidence.counts()}; MRR@20 from {least} to {most}.")
+    return Finding(holding, f"{evidence.counts()}. At least, {least}; at most, {most}.")
 
 
 def _sentences(found: Sequence[Best]) -> str:
