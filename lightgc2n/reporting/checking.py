@@ -41,7 +41,7 @@ def checked(cells: Mapping[str, Scores]) -> str:
     if not found:
         return f"Arithmetic: none of the {len(cells)} entries breaks it."
     broken = "; ".join(f"{name}: {', '.join(rules)}" for name, rules in found.items())
-    return f"Arithmetic: {len(found)} of {len(cells)} entries break arithmetic: {broken}."
+    return f"Arithmetic: {len(found)} of {len(cells)} entries break it: {broken}."
 
 
 def _table(
@@ -53,8 +53,12 @@ def _table(
         (Cell(f"{data} {metric}"), *_row(cells, found, data, metric, models)) for data in datasets for metric in METRICS
     )
     note = f"{len(found)} of the {len(cells)} entries (one model on one dataset) break arithmetic"
-    columns = ("in %", *(f"without {model}" if model in published.VARIANTS else model for model in models))
+    columns = ("in %", *map(_called, models))
     return Table(name, f"{caption}; {note}", columns, rows, COMMAND)
+
+
+def _called(model: str) -> str:
+    return f"without {model}" if model in published.VARIANTS else model
 
 
 def _row(
@@ -70,6 +74,6 @@ def _row(
     for model in models:
         value, broken = cells[dataset, model][metric], found.get((dataset, model), ())
         mark = "impossible" if broken else "best" if value == best else ""
-        note = f"{model} on {dataset}: {'; '.join(broken)}." if broken and metric == METRICS[0] else ""
+        note = f"{_called(model)} on {dataset}: {'; '.join(broken)}." if broken and metric == METRICS[0] else ""
         row.append(Cell(f"{value:.2f}", value, mark=mark, note=note))
     return row

@@ -43,7 +43,7 @@ def faster(results: Results, losers: Sequence[Sequence[str]]) -> Finding:
             for share in sorted(ours.keys() & theirs.keys()):
                 for seeds in _alike(theirs[share], ours[share][0].device):
                     signs.append(less(span(ours[share]), span(seeds)))
-                    where = f"{seeds[0].model} on {contest.dataset}, with {share:.0%} of the data"
+                    where = f"{seeds[0].model} on {contest.dataset}, with {100 * share:.0f} % of the data"
                     ratios.append((sum(span(ours[share])) / sum(span(seeds)), where))
     if not signs:
         return NO_RUNS
@@ -118,11 +118,11 @@ def little_change(results: Results, variants: Sequence[str]) -> Finding:
             missing += not runs
             for run in runs:
                 change = contest.runs[run][0].parameters / _full(contest).parameters - 1
-                changes[f"{name} on {contest.dataset} {change:+.1%}"] = change
+                changes[f"{name} on {contest.dataset} {100 * change:+.1f} %"] = change
     if not changes:
         return NO_RUNS
     signs = [1 if abs(change) < LITTLE else -1 for change in changes.values()]
-    return tallied(signs, f"{'; '.join(changes)}, and under {LITTLE:.0%} counts as little", missing)
+    return tallied(signs, f"{'; '.join(changes)}, and under {100 * LITTLE:.0f} % counts as little", missing)
 
 
 def grows_with_layers(results: Results) -> Finding:

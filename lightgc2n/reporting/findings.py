@@ -46,7 +46,8 @@ def counted(wins: int, losses: int, asked: int) -> str:
     """How many of the comparisons speak for a claim, against it, or leave it open."""
     left = asked - wins - losses
     against = f", {losses} clearly against it" if losses else ""
-    return f"{wins} of {asked} comparisons clearly for it{against}{f', {left} open' if left else ''}"
+    plural = "comparison" if asked == 1 else "comparisons"
+    return f"{wins} of {asked} {plural} clearly for it{against}{f', {left} open' if left else ''}"
 
 
 def only_drawn(figure: str) -> Finding:

@@ -6,12 +6,12 @@ reader's choice of light or dark.
 
 # name: on light paper, on dark paper
 SERIES = {
-    "blue": ("#0a6db0", "#5cb3f0"),
-    "orange": ("#c4500a", "#f08a4b"),
-    "green": ("#1a7f5a", "#52c79b"),
-    "purple": ("#7d3f98", "#cf9be6"),
-    "mustard": ("#8a6a00", "#d9b84a"),
-    "rose": ("#b0305c", "#f27fa5"),
+    "blue": ("#244db9", "#6189ff"),
+    "orange": ("#ad4f25", "#ef6247"),
+    "green": ("#549c87", "#a7ffcb"),
+    "purple": ("#5a037e", "#ad81ac"),
+    "mustard": ("#b3830b", "#efe534"),
+    "rose": ("#7b0f42", "#eaa6ab"),
 }
 SHADES = {
     "paper": ("#ffffff", "#14171c"),
@@ -36,11 +36,10 @@ def light(name: str) -> str:
 
 
 def style_of(place: int) -> dict[str, str]:
-    """Colour, marker and line of the series at this place; no two of the first 30 look the same."""
+    """Colour, marker and line of the series at this place; marker and line alone tell the first 40 apart."""
     names = list(SERIES)
-    # Marks change with every series, so that neighbours differ in all three.
     return {
         "color": light(names[place % len(names)]),
         "marker": MARKERS[place % len(MARKERS)],
-        "linestyle": DASHES[(place // len(names) + place) % len(DASHES)],
+        "linestyle": DASHES[(place // len(MARKERS) + place) % len(DASHES)],
     }
