@@ -97,6 +97,11 @@ def test_people_are_told_apart_with_numpy_alone(path: Path) -> None:
     assert outside(path) <= {"numpy"}
 
 
+@pytest.mark.parametrize("path", sorted((PACKAGE / "reporting").glob("*.py")), ids=lambda path: path.name)
+def test_reports_need_no_torch(path: Path) -> None:
+    assert outside(path) <= {"numpy", "matplotlib", "scipy", "jinja2"}
+
+
 def test_models_never_import_member_labels() -> None:
     readers = {
         str(path.relative_to(PACKAGE)) for path in FILES if any("data.members" in name for name in imported(path))

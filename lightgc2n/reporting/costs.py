@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import log
 
+from lightgc2n.errors import MissingExtraError
 from lightgc2n.reporting.contests import Contest, contests
 from lightgc2n.reporting.findings import NO_RUNS, Finding, tallied
 from lightgc2n.reporting.measured import Measured, Results
@@ -85,7 +86,10 @@ def linear_time(results: Results) -> Finding:
 
 def slope(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
     """The slope of the line of least squares, and its 95 % interval."""
-    from scipy.stats import linregress, t
+    try:
+        from scipy.stats import linregress, t
+    except ImportError:
+        raise MissingExtraError("scipy", "report") from None
 
     fit = linregress(*zip(*points, strict=True))
     half = float(t.ppf(0.975, len(points) - 2) * fit.stderr)

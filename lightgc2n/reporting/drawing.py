@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 from math import ceil
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 from lightgc2n.errors import MissingExtraError
@@ -136,7 +137,7 @@ def _lines(axes: "Axes", panel: Figure) -> None:
         if line.low and line.high:
             axes.fill_between(x, line.low, line.high, color=style["color"], alpha=0.13, linewidth=0)
     if names:
-        axes.set_xticks(range(len(names)), [name.replace(" ", "\n", 1) for name in names])
+        axes.set_xticks(range(len(names)), [fill(name, max(8, 44 // len(names))) for name in names])
         axes.set_xlim(-0.3, len(names) - 0.7)
     else:
         _few_ticks(axes, [float(value) for line in panel.series for value in line.x], panel.log_x)
