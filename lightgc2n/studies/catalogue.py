@@ -11,7 +11,7 @@ from lightgc2n.studies import efficiency, leak, statistics, sweeps, table1
 from lightgc2n.studies.found import Found
 from lightgc2n.studies.setup import Entry, Setup
 
-QUICK_EPOCHS = 2
+QUICK_EPOCHS = 3
 ALL = "all"
 
 

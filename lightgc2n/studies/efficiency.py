@@ -70,7 +70,7 @@ def _label(model: str, share: float) -> str:
 
 def _counted(setup: Setup) -> dict[str, int]:
     # Nothing is chosen here: one evaluation at the end, and no patience that would end a run before the others.
-    epochs = setup.budget or (2 if setup.quick else 6)
+    epochs = setup.budget or (3 if setup.quick else 6)
     return {"epochs": epochs, "evaluate_every": epochs, "patience": epochs}
 
 

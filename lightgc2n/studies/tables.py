@@ -131,12 +131,12 @@ def settings_notes(found: Found, groups: Sequence[Group]) -> Iterator[str]:
     for group in groups:
         if not zoo.ZOO[group.model].is_floor:
             file = found.file(group)
-            folders.setdefault(file.rpartition("/")[0] if file else "", []).append(group.label)
-    for folder, labels in folders.items():
+            folders.setdefault(file.rpartition("/")[0] if file else "", []).append(group.model)
+    for folder, models in folders.items():
         what = (
             f"Settings found on validation by lightgc2n tune, in {folder}" if folder else "Default settings, not tuned"
         )
-        yield f"{what}: {', '.join(dict.fromkeys(labels))}."
+        yield f"{what}: {', '.join(dict.fromkeys(models))}."
 
 
 def cost_note(groups: Sequence[Group]) -> str:

@@ -194,5 +194,8 @@ def _holds_something(folder: Path) -> bool:
 def _commit() -> str | None:
     """The commit of the source, where it is a checkout."""
     here = Path(__file__).parent
-    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+    except OSError:  # a bare machine may have no git
+        return None
     return done.stdout.strip() or None
