@@ -12,10 +12,11 @@ from lightgc2n.cli.printing import print_json, print_table
 from lightgc2n.errors import SettingError, TrainingError
 
 if TYPE_CHECKING:
-    from lightgc2n.studies.running import State
+    from lightgc2n.studies.running import Pace, State
     from lightgc2n.studies.setup import Setup
 
 LIST = "list"
+Speed = tuple[str, int, float, int]  # device, runs at once, seconds, runs that one process takes in turn
 
 
 def experiment(
@@ -46,6 +47,10 @@ def experiment(
     side_by_side: Annotated[
         int | None, typer.Option("--side-by-side", metavar="N", min=1, help="Runs at once (1; quick: 2).")
     ] = None,
+    together: Annotated[
+        int | None,
+        typer.Option("--together", metavar="N", min=1, help="Runs that one process takes in turn (1; quick: 10)."),
+    ] = None,
     slice: Annotated[
         float, typer.Option("--slice", metavar="SECONDS", min=0, help="Stop for now at the end of an epoch after this.")
     ] = math.inf,
@@ -71,17 +76,19 @@ def experiment(
         raise SettingError(
             "say one of: an experiment by its name (lightgc2n experiment list), --run FILE, --unpack FILE."
         )
-    if run is not None:
-        _run(run, _needed(out), device, side_by_side or 1, slice, json)
-    elif unpack is not None:
+    if unpack is not None:
         _unpack(unpack, _needed(out), json)
+        return
+    at_once, turns = (2, 10) if quick else (1, 1)
+    speed = (device, side_by_side or at_once, slice, together or turns)
+    if run is not None:
+        _run(run, _needed(out), speed, json)
+        return
+    setup = _setup(name, [*(data or []), *(more or [])], quick, out, pack, context)
+    if pack is not None:
+        _pack(name, setup, _command(context), pack, force, json)
     else:
-        setup = _setup(name, [*(data or []), *(more or [])], quick, out, pack, context)
-        if pack is not None:
-            _pack(name, setup, _command(context), pack, force, json)
-        else:
-            at_once = side_by_side or (2 if quick else 1)
-            _carry_out(name, setup, _command(context), _needed(out), device, at_once, slice, json)
+        _carry_out(name, setup, _command(context), _needed(out), speed, json)
 
 
 def report(
@@ -142,17 +149,14 @@ def _setup(
     return setup
 
 
-def _carry_out(
-    name: str, setup: "Setup", command: str, out: Path, device: str, at_once: int, seconds: float, json: bool
-) -> None:
-    from lightgc2n.devices import choose_device
+def _carry_out(name: str, setup: "Setup", command: str, out: Path, speed: Speed, json: bool) -> None:
     from lightgc2n.studies.catalogue import choose_studies
-    from lightgc2n.studies.report import write
+    from lightgc2n.studies.report import has_something_to_say, write
     from lightgc2n.studies.running import carry_out
 
-    state = carry_out(choose_studies(name), setup, out, command, choose_device(device), at_once, seconds)
-    page = write(out)
-    _tell(state, {"report": str(page)}, f"written to {page}", json)
+    state = carry_out(choose_studies(name), setup, out, command, _pace(speed))
+    page = write(out) if has_something_to_say(out) else None
+    _tell(state, {"report": str(page or "")}, f"written to {page}" if page else "no run is finished yet", json)
 
 
 def _pack(name: str, setup: "Setup", command: str, archive: Path, force: bool, json: bool) -> None:
@@ -165,25 +169,32 @@ def _pack(name: str, setup: "Setup", command: str, archive: Path, force: bool, j
     _tell(state, {"pack": str(archive), "megabytes": round(size, 1)}, told, json)
 
 
-def _run(archive: Path, results: Path, device: str, at_once: int, seconds: float, json: bool) -> None:
-    from lightgc2n.devices import choose_device
+def _run(archive: Path, results: Path, speed: Speed, json: bool) -> None:
     from lightgc2n.studies.packing import run_pack
 
-    state = run_pack(archive, results, choose_device(device), at_once, seconds)
+    state = run_pack(archive, results, _pace(speed))
     told = f"written to {results}; at home: lightgc2n experiment --unpack {results.name} --out DIR"
     _tell(state, {"results": str(results)}, told, json)
 
 
+def _pace(speed: Speed) -> "Pace":
+    from lightgc2n.devices import choose_device
+    from lightgc2n.studies.running import Pace
+
+    device, at_once, seconds, together = speed
+    return Pace(choose_device(device), at_once, seconds, together)
+
+
 def _unpack(results: Path, out: Path, json: bool) -> None:
     from lightgc2n.studies.packing import unpack
-    from lightgc2n.studies.report import write
+    from lightgc2n.studies.report import has_something_to_say, write
 
     names = unpack(results, out)
-    page = write(out)
+    page = write(out) if has_something_to_say(out) else None
     if json:
-        print_json({"experiments": names, "report": str(page)})
+        print_json({"experiments": names, "report": str(page or "")})
     else:
-        typer.echo(f"{', '.join(names)}: written to {page}")
+        typer.echo(f"{', '.join(names)}: {f'written to {page}' if page else 'no run is finished yet'}")
 
 
 def _tell(state: "State", told: dict[str, object], sentence: str, json: bool) -> None:

@@ -1,7 +1,7 @@
 """An experiment as one archive for a machine that has torch and little else, and its results as another.
 
 A pack holds data/DATASET, NAME/plan.toml and NAME/experiment.json of each experiment, and the source of this package.
-Results hold the run folders: of a finished run all but its weights, of one that was stopped all that it goes on from.
+Results hold the run folders: of a finished run what a report reads, of one that was stopped all that it goes on from.
 """
 
 import shutil
@@ -12,16 +12,17 @@ from pathlib import Path
 
 from lightgc2n.data.files import new_file, sha256
 from lightgc2n.errors import DataError, OutputError
-from lightgc2n.experiments.results import RESULTS
+from lightgc2n.experiments.results import RANKS, RESULTS
 from lightgc2n.progress import say
 from lightgc2n.studies.catalogue import STUDIES
 from lightgc2n.studies.found import EXPERIMENT, read_experiment
-from lightgc2n.studies.running import DATA, PLAN, State, merge_asked, prepare, run_plans
+from lightgc2n.studies.running import DATA, PLAN, Pace, State, merge_asked, prepare, run_plans
 from lightgc2n.studies.setup import Setup
-from lightgc2n.training.loop import BEST, LAST
-from lightgc2n.training.record import BOARD
+from lightgc2n.training.record import BOARD, METRICS
+from lightgc2n.training.runs import RUN
 
 SOURCE = Path(__file__).parents[1]
+OF_A_FINISHED_RUN = (RUN, RESULTS, RANKS, METRICS)
 PACKED = "pack.sha256"  # which pack a folder of work was made from
 
 
@@ -40,18 +41,14 @@ def pack(names: list[str], setup: Setup, command: str, archive: Path, force: boo
     return state
 
 
-def run_pack(archive: Path, results: Path, device: str, at_once: int, seconds: float) -> State:
-    """Carries the plans of a pack out beside `results`, then writes those; results that are there go on.
-
-    Args:
-        seconds: after this no run starts, each stops at the end of its epoch, and the results so far are written.
-    """
+def run_pack(archive: Path, results: Path, pace: Pace) -> State:
+    """Carries the plans of a pack out beside `results`, then writes those; results that are there go on."""
     work = results.with_name(f"{results.name}.work")
     _open(archive, results, work)
     state = State()
     names = [name for name in STUDIES if (work / name / PLAN).is_file()]
     try:
-        run_plans(names, work, state, device, at_once, seconds)
+        run_plans(names, work, state, pace)
     finally:
         _collect(work, names, results)
     return state
@@ -109,9 +106,10 @@ def _collect(work: Path, names: list[str], results: Path) -> None:
 
 
 def _worth_keeping(folder: Path) -> Iterator[Path]:
+    """All that a report or the next slice reads."""
     for path in sorted(folder.rglob("*")):
         run = folder / path.relative_to(folder).parts[0]
-        finished = (run / RESULTS).is_file()
-        weights = path.name in (BEST, LAST) and finished
-        if path.is_file() and not weights and BOARD not in path.parts and not path.name.startswith("."):
+        finished = run.is_dir() and (run / RESULTS).is_file()
+        hidden = BOARD in path.parts or path.name.startswith(".")
+        if path.is_file() and not hidden and (not finished or path.name in OF_A_FINISHED_RUN):
             yield path

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lightgc2n.errors import DataError
+from lightgc2n.experiments.results import RESULTS
 from lightgc2n.reporting.document import Document
 from lightgc2n.studies.catalogue import STUDIES
 from lightgc2n.studies.found import EXPERIMENT, Found, Run, find, measured, read_experiment
@@ -40,6 +41,12 @@ def document(out: Path) -> Document:
         sections=tuple(STUDIES[name].section(one, out / name) for name, one in there.items()),
         made=tuple(_made(found.values())),
     )
+
+
+def has_something_to_say(out: Path) -> bool:
+    """Whether any run is finished, or any dataset described."""
+    runs = (path for name in STUDIES for path in (out / name).glob(f"*/{RESULTS}"))
+    return any(True for _ in runs) or (out / "statistics" / EXPERIMENT).is_file()
 
 
 def write(out: Path) -> Path:

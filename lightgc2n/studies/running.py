@@ -19,7 +19,16 @@ from lightgc2n.studies.found import EXPERIMENT, read_experiment
 from lightgc2n.studies.setup import Setup, plan_lines, settings_file
 
 PLAN, DATA = "plan.toml", "data"
-SHORT_RUNS = 10  # of a quick look one process takes so many
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Where and how fast runs are made, which changes no number but seconds."""
+
+    device: str = "cpu"
+    at_once: int = 1
+    seconds: float = math.inf  # after this no run starts, and each stops for now at the end of its epoch
+    together: int = 1  # how many runs one process takes, one after the other
 
 
 @dataclass
@@ -51,28 +60,24 @@ def prepare(names: list[str], setup: Setup, out: Path, command: str, data: Mappi
     return state
 
 
-def carry_out(
-    names: list[str], setup: Setup, out: Path, command: str, device: str = "cpu", at_once: int = 1,
-    seconds: float = math.inf,
-) -> State:  # fmt: skip
+def carry_out(names: list[str], setup: Setup, out: Path, command: str, pace: Pace) -> State:
     """Runs experiments in OUT; what is finished is left as it is, what was stopped goes on."""
     state = prepare(names, setup, out, command)
-    for name in names:
-        if name not in state.skipped:
-            say(f"experiment {name}")
-            STUDIES[name].measure(setup, out / name)
-    run_plans([name for name in names if name not in state.skipped], out, state, device, at_once, seconds)
+    fitting = [name for name in names if name not in state.skipped]
+    for name in fitting:
+        STUDIES[name].measure(setup, out / name)
+    run_plans(fitting, out, state, pace)
     return state
 
 
-def run_plans(names: list[str], out: Path, state: State, device: str, at_once: int, seconds: float) -> None:
+def run_plans(names: list[str], out: Path, state: State, pace: Pace) -> None:
     """Trains and tests the runs of experiments whose plans are written."""
-    time_slice = Slice(seconds)
+    time_slice = Slice(pace.seconds)
     for name in names:
-        if (out / name / PLAN).is_file() and (out / name / PLAN).read_text(encoding="utf-8").strip():
+        plan = out / name / PLAN
+        if plan.is_file() and plan.read_text(encoding="utf-8").strip():
             say(f"runs of {name}")
-            together = SHORT_RUNS if read_experiment(out / name)["quick"] else 1
-            done = train_plan(out / name / PLAN, out / name, device, at_once, time_slice.left(), together)
+            done = train_plan(plan, out / name, pace.device, pace.at_once, time_slice.left(), pace.together)
             state.left += [f"{name}/{run}" for run in done.left]
             state.failed += [f"{name}/{run}" for run in done.failed]
 
