@@ -5,6 +5,7 @@ from pathlib import Path
 
 from lightgc2n.errors import DataError
 from lightgc2n.experiments.results import RESULTS
+from lightgc2n.reporting.checking import published_section
 from lightgc2n.reporting.document import Document
 from lightgc2n.studies.catalogue import STUDIES
 from lightgc2n.studies.found import EXPERIMENT, Found, Run, find, measured, read_experiment
@@ -38,7 +39,7 @@ def document(out: Path) -> Document:
         title=TITLE,
         summary=(*SUMMARY, *([QUICK] if quick else [])),
         verdicts=judge({name: measured(one) for name, one in there.items()}),
-        sections=tuple(STUDIES[name].section(one, out / name) for name, one in there.items()),
+        sections=(*(STUDIES[name].section(one, out / name) for name, one in there.items()), published_section()),
         made=tuple(_made(found.values())),
     )
 

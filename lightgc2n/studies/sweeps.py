@@ -7,12 +7,11 @@ from lightgc2n.studies.found import DECISIVE, METRICS, Found, Group
 from lightgc2n.studies.setup import Entry, Setup
 from lightgc2n.studies.tables import (
     COSTS,
-    INTERVALS,
-    PAIRED,
     PROTOCOLS,
     cost_cells,
     file_name,
     metric_cells,
+    metric_notes,
     row_of,
     seconds,
     table,
@@ -115,7 +114,7 @@ def _table(found: Found, name: str, dataset: str, protocol: str, groups: Sequenc
     ]
     columns = ["setting", *METRICS, "p", f"validation {DECISIVE}", *COSTS, "s an epoch"]
     caption = f"{dataset}, {PROTOCOLS[protocol]}, in %"
-    return table(found, file_name(name, dataset, protocol), caption, columns, rows, groups, [INTERVALS, PAIRED])
+    return table(found, file_name(name, dataset, protocol), caption, columns, rows, groups, metric_notes(groups))
 
 
 def _title(group: Group) -> str:

@@ -12,12 +12,11 @@ from lightgc2n.studies.found import DECISIVE, METRICS, TWO_DOMAINS, Found, Group
 from lightgc2n.studies.setup import Entry, Setup
 from lightgc2n.studies.tables import (
     COSTS,
-    INTERVALS,
-    PAIRED,
     PROTOCOLS,
     cost_cells,
     file_name,
     metric_cells,
+    metric_notes,
     paper_cells,
     row_of,
     table,
@@ -147,7 +146,7 @@ def _with_metrics(
         [*heads, *METRICS, "p", *theirs, *COSTS],
         cells,
         groups,
-        [*notes, INTERVALS, PAIRED, *more],
+        [*notes, *metric_notes(groups), *more],
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from lightgc2n import zoo
 from lightgc2n.evaluation.metrics import paired_p_values
 from lightgc2n.reporting.arithmetic import impossible
+from lightgc2n.reporting.checking import checked
 from lightgc2n.reporting.document import Cell, Table
 from lightgc2n.studies.found import DECISIVE, METRICS, TWO_DOMAINS, Found, Group
 
@@ -40,22 +41,24 @@ def seconds(value: float | None) -> Cell:
 def metric_cells(groups: Sequence[Group]) -> dict[str, list[Cell]]:
     """For each group its four metrics, the best of each column marked, then p; a row that cannot be is marked so."""
     best = {name: max(group.metric(name) for group in groups) for name in METRICS}
-    broken = impossible({group.label: {name: 100 * group.metric(name) for name in METRICS} for group in groups})
-    chances = chances_against_best(groups)
+    broken, chances = impossible(_scores(groups)), chances_against_best(groups)
     cells: dict[str, list[Cell]] = {}
     for group in groups:
-        note = "; ".join(broken.get(group.label, ()))
-        cells[group.label] = [
-            percent(
-                group.metric(name),
-                *group.intervals[name],
-                mark="impossible" if note else "best" if group.metric(name) == best[name] else "",
-                note=note,
-            )
-            for name in METRICS
-        ]
-        cells[group.label].append(chances[group.label])
+        marks = {name: "best" if group.metric(name) == best[name] else "" for name in METRICS}
+        marks |= dict.fromkeys(METRICS, "impossible") if group.label in broken else {}
+        metrics = [percent(group.metric(name), *group.intervals[name], mark=marks[name]) for name in METRICS]
+        cells[group.label] = [*metrics, chances[group.label]]
     return cells
+
+
+def _scores(groups: Sequence[Group]) -> dict[str, dict[str, float]]:
+    """The four metrics of each group, in %."""
+    return {group.label: {name: 100 * group.metric(name) for name in METRICS} for group in groups}
+
+
+def metric_notes(groups: Sequence[Group]) -> list[str]:
+    """How metrics, intervals and p are to be read, and what arithmetic says of them."""
+    return [INTERVALS, PAIRED, checked(_scores(groups))]
 
 
 def chances_against_best(groups: Sequence[Group]) -> dict[str, Cell]:
@@ -171,5 +174,9 @@ def paper_cells(scores: Mapping[str, float] | None, broken: Sequence[str] = ()) 
     """The paper's four metrics for one model, marked where they cannot be."""
     if scores is None:
         return [Cell("-")] * len(METRICS)
-    mark, note = ("impossible", "; ".join(broken)) if broken else ("", "")
-    return [Cell(f"{scores[name]:.2f}", scores[name], mark=mark, note=note) for name in METRICS]
+    notes = [f"The paper's row: {'; '.join(broken)}." if broken else "", *[""] * (len(METRICS) - 1)]
+    mark = "impossible" if broken else ""
+    return [
+        Cell(f"{scores[name]:.2f}", scores[name], mark=mark, note=note)
+        for name, note in zip(METRICS, notes, strict=True)
+    ]
