@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lightgc2n.reporting import costs, published, values
-from lightgc2n.reporting.contests import contests
+from lightgc2n.reporting.contests import Contest, contests
 from lightgc2n.reporting.document import Verdict
 from lightgc2n.reporting.findings import Finding, measured, only_drawn, printed
 from lightgc2n.reporting.measured import Results
 
+Contests = Mapping[str, Sequence[Contest]]  # by experiment
 MODEL = [("lightgc2n",)]
 MOSTLY = 0.75  # of the comparisons: what we read "typically" as
+VARIANTS = {name: f"lightgc2n-wo-{name.lower()}" for name in published.VARIANTS}
+MENTIONED = frozenset({*VARIANTS.values(), *(name for names in published.IN_THE_ZOO.values() for name in names)})
 ONE_PERSON = 0.5  # ARI from which a latent user may be said to stand for a person
 
 
@@ -25,14 +28,15 @@ class Claim:
     text: str
     place: str
     theirs: Callable[[], Finding]
-    ours: Callable[[Mapping[str, Results]], Finding]
+    ours: Callable[[Contests], Finding]
 
 
 def judge(results: Mapping[str, Results]) -> tuple[Verdict, ...]:
     """A verdict for each claim, from what was run of each experiment."""
+    asked = {name: contests(found, MENTIONED) for name, found in results.items()}
     verdicts = []
     for claim in CLAIMS:
-        theirs, ours = claim.theirs(), claim.ours(results)
+        theirs, ours = claim.theirs(), claim.ours(asked)
         verdicts.append(Verdict(claim.text, claim.place, theirs.holding, theirs.why, ours.holding, ours.why))
     return tuple(verdicts)
 
@@ -46,30 +50,29 @@ def _ranking(text: str, winners: Sequence[str], losers: Sequence[str], share: fl
         text,
         "RQ2, Table 1",
         lambda: printed(published.table1(), winners, losers, share),
-        lambda results: measured(results.get("table1", {}), _zoo(winners), _zoo(losers), share),
+        lambda found: measured(found.get("table1", ()), _zoo(winners), _zoo(losers), share),
     )
 
 
 def _part(text: str, variant: str) -> Claim:
-    name = f"lightgc2n-wo-{variant.lower()}"
     return Claim(
         text,
         "RQ3, Table 2",
         lambda: printed(published.table2(), [published.OURS], [variant]),
-        lambda results: measured(results.get("ablation", {}), MODEL, [(name,)]),
+        lambda found: measured(found.get("ablation", ()), MODEL, [(VARIANTS[variant],)]),
     )
 
 
-def _drawn(text: str, place: str, ours: Callable[[Results], Finding], experiment: str) -> Claim:
+def _drawn(text: str, place: str, ours: Callable[[Sequence[Contest]], Finding], experiment: str) -> Claim:
     figure = place.partition(", ")[2]
-    return Claim(text, place, lambda: only_drawn(figure), lambda results: ours(results.get(experiment, {})))
+    return Claim(text, place, lambda: only_drawn(figure), lambda found: ours(found.get(experiment, ())))
 
 
-def _one_person_each(results: Mapping[str, Results]) -> Finding:
+def _one_person_each(found: Contests) -> Finding:
     """Whether latent users are the people who are known to share the accounts."""
     known = [
         (contest.dataset, seed.agreement)
-        for contest in contests(results.get("people", {}))
+        for contest in found.get("people", ())
         for run in contest.of_models(["lightgc2n"])
         for seed in contest.runs[run]
         if seed.agreement is not None
@@ -110,7 +113,7 @@ CLAIMS = (
         "Its cost grows linearly with the data.",
         "Method; RQ1",
         lambda: Finding("cannot be told", "Argued by a formula for two of its parts; no time is printed."),
-        lambda results: costs.linear_time(results.get("efficiency", {})),
+        lambda found: costs.linear_time(found.get("efficiency", ())),
     ),
     _part("The capsule convolution helps: a plain graph convolution in its place is less accurate.", "C"),
     _part("The parts together help: without all of them the model is less accurate.", "A"),
@@ -134,11 +137,11 @@ CLAIMS = (
         "The contrast pays only where β and γ are well chosen.",
         "RQ4, Figure 4 c, d",
         lambda: only_drawn("Figure 4 c, d"),
-        lambda results: values.helps_only_at_some(
-            results.get("hyperparameters", {}),
-            results.get("ablation", {}),
+        lambda found: values.helps_only_at_some(
+            found.get("hyperparameters", ()),
+            found.get("ablation", ()),
             ("temperature", "contrast_weight"),
-            "lightgc2n-wo-cl",
+            VARIANTS["CL"],
         ),
     ),
     Claim(
@@ -150,13 +153,13 @@ CLAIMS = (
     _drawn(
         "Its training time grows less with the data than that of its variants without capsules, alignment or all.",
         "A6, Figure 5 a, b",
-        lambda found: costs.steadier(found, ("lightgc2n-wo-c", "lightgc2n-wo-s", "lightgc2n-wo-a")),
+        lambda found: costs.steadier(found, [VARIANTS[name] for name in ("C", "S", "A")]),
         "ablation-efficiency",
     ),
     _drawn(
         "Taking out the capsules or the alignment changes the number of parameters little.",
         "A6, Figure 5 c, d",
-        lambda found: costs.little_change(found, ("lightgc2n-wo-c", "lightgc2n-wo-s")),
+        lambda found: costs.little_change(found, [VARIANTS[name] for name in ("C", "S")]),
         "ablation-efficiency",
     ),
     _drawn(

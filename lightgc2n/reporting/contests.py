@@ -5,7 +5,7 @@ the sign of each account's difference. Runs that were asked for other targets (o
 unpaired, each with draws of its own.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -108,14 +108,23 @@ class Contest:
         return next(field for field in self._fields if run in field.columns)
 
 
-def contests(results: Results) -> list[Contest]:
-    """The runs of an experiment by dataset and protocol, honest protocols first."""
+def contests(results: Results, models: Collection[str] | None = None) -> list[Contest]:
+    """The runs of an experiment by dataset and protocol, honest protocols first.
+
+    Args:
+        models: of the zoo, where not all are asked for.
+    """
     groups: dict[tuple[str, str], dict[str, Sequence[Measured]]] = {}
     for key, seeds in results.items():
-        if seeds:
+        if seeds and (models is None or seeds[0].model in models):
             groups.setdefault((key[0], key[1]), {})[key[2]] = seeds
     found = [Contest(dataset, protocol, runs) for (dataset, protocol), runs in groups.items()]
     return sorted(found, key=lambda contest: not contest.honest)
+
+
+def decisive(found: Sequence[Contest]) -> list[Contest]:
+    """Those by honest protocols; all where there are none."""
+    return [contest for contest in found if contest.honest] or list(found)
 
 
 def decided(differences: Sequence[Difference]) -> list[int]:

@@ -8,9 +8,9 @@ from itertools import pairwise
 from math import log
 
 from lightgc2n.errors import MissingExtraError
-from lightgc2n.reporting.contests import Contest, contests
+from lightgc2n.reporting.contests import Contest
 from lightgc2n.reporting.findings import NO_RUNS, Finding, tallied
-from lightgc2n.reporting.measured import Measured, Results
+from lightgc2n.reporting.measured import Measured
 from lightgc2n.reporting.values import MODEL, sweep
 
 SLACK = 0.05
@@ -20,8 +20,8 @@ Span = tuple[float, float]
 
 
 def span(seeds: Sequence[Measured]) -> Span:
-    """Between which seconds an epoch takes."""
-    seconds = [seed.seconds_an_epoch for seed in seeds]
+    """Between which seconds an epoch takes, for each domain that it trains."""
+    seconds = [seed.seconds_a_domain for seed in seeds]
     return min(seconds) * (1 - SLACK), max(seconds) * (1 + SLACK)
 
 
@@ -33,10 +33,10 @@ def less(one: Span, other: Span) -> int:
     return -1 if exact or one[0] > other[1] else 0
 
 
-def faster(results: Results, losers: Sequence[Sequence[str]]) -> Finding:
+def faster(given: Sequence[Contest], losers: Sequence[Sequence[str]]) -> Finding:
     """Whether the model's epochs take less time than those of all `losers`, at each share of the data."""
     signs, missing, ratios = [], 0, []
-    for contest in _with_model(results):
+    for contest in _with_model(given):
         ours = _by_share(contest, [MODEL])
         for names in losers:
             theirs = _by_share(contest, names)
@@ -44,38 +44,39 @@ def faster(results: Results, losers: Sequence[Sequence[str]]) -> Finding:
             for share in sorted(ours.keys() & theirs.keys()):
                 for seeds in _alike(theirs[share], ours[share][0].device):
                     signs.append(less(span(ours[share]), span(seeds)))
-                    where = f"{seeds[0].model} on {contest.dataset}, with {100 * share:.0f} % of the data"
+                    where = f"{_called(seeds[0])} on {contest.dataset}, with {100 * share:.0f} % of the data"
                     ratios.append((sum(span(ours[share])) / sum(span(seeds)), where))
     if not signs:
         return NO_RUNS
     ratio, where = max(ratios)
-    return tallied(signs, f"Least in favour: an epoch takes {ratio:.2f} times as long as one of {where}", missing)
+    return tallied(signs, f"Least in favour: an epoch takes {ratio:.2f} times as long as that of {where}", missing)
 
 
-def fewer_parameters(results: Results, losers: Sequence[Sequence[str]]) -> Finding:
+def fewer_parameters(given: Sequence[Contest], losers: Sequence[Sequence[str]]) -> Finding:
     """Whether the model has fewer parameters for each domain it serves than all `losers`."""
-    pairs, missing = [], 0
-    for contest in _with_model(results):
-        ours = _full(contest)
+    pairs, missing = {}, 0
+    for contest in _with_model(given):
         for names in losers:
             runs = contest.of_models(names)
             missing += not runs
-            pairs += [(ours, contest.runs[run][0], contest.dataset) for run in runs]
+            for other in (contest.runs[run][0] for run in runs):
+                pairs[contest.dataset, _called(other)] = (_full(contest), other)
     if not pairs:
         return NO_RUNS
-    signs = [1 if ours.parameters_a_domain < other.parameters_a_domain else -1 for ours, other, _ in pairs]
-    ours, other, dataset = max(pairs, key=lambda pair: pair[0].parameters_a_domain / pair[1].parameters_a_domain)
-    counts = [f"{one.model} {one.parameters_a_domain:,.0f} ({one.parameters:,} in all)" for one in (ours, other)]
-    return tallied(signs, f"Least in favour, for each domain served on {dataset}: {', '.join(counts)}", missing)
+    ratios = {which: ours.parameters_a_domain / other.parameters_a_domain for which, (ours, other) in pairs.items()}
+    most = max(ratios, key=lambda which: ratios[which])
+    counts = [f"{_called(one)} {one.parameters_a_domain:,.0f} ({one.parameters:,} in all)" for one in pairs[most]]
+    why = f"Least in favour, for each domain served on {most[0]}: {'; '.join(counts)}"
+    return tallied([1 if ratio < 1 else -1 for ratio in ratios.values()], why, missing)
 
 
-def linear_time(results: Results) -> Finding:
+def linear_time(given: Sequence[Contest]) -> Finding:
     """Whether the time of an epoch grows no faster than the data."""
     signs, texts = [], []
-    for contest in _with_model(results):
+    for contest in _with_model(given):
         timed = _by_share(contest, [MODEL])
         if len(timed) >= 3:
-            points = [(log(share), log(seed.seconds_an_epoch)) for share, seeds in timed.items() for seed in seeds]
+            points = [(log(share), log(seed.seconds_a_domain)) for share, seeds in timed.items() for seed in seeds]
             power, low, high = slope(points)
             signs.append(1 if high <= LINEAR else -1 if low > LINEAR else 0)
             texts.append(f"on {contest.dataset} with power {power:.2f} of the data (95 %: {low:.2f} to {high:.2f})")
@@ -96,10 +97,10 @@ def slope(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
     return float(fit.slope), float(fit.slope) - half, float(fit.slope) + half
 
 
-def steadier(results: Results, variants: Sequence[str]) -> Finding:
+def steadier(given: Sequence[Contest], variants: Sequence[str]) -> Finding:
     """Whether the model's time grows less with the data than that of each of its variants."""
     signs, texts, missing = [], [], 0
-    for contest in _with_model(results):
+    for contest in _with_model(given):
         ours = _growth(contest, MODEL)
         for name in variants:
             other = _growth(contest, name)
@@ -113,10 +114,10 @@ def steadier(results: Results, variants: Sequence[str]) -> Finding:
     return tallied(signs, f"From the least share to all of the data the time grows by {'; '.join(texts)}", missing)
 
 
-def little_change(results: Results, variants: Sequence[str]) -> Finding:
+def little_change(given: Sequence[Contest], variants: Sequence[str]) -> Finding:
     """Whether the parameters of each variant differ little from the model's."""
     changes, missing = {}, 0
-    for contest in _with_model(results):
+    for contest in _with_model(given):
         for name in variants:
             runs = contest.of_models([name])
             missing += not runs
@@ -129,25 +130,25 @@ def little_change(results: Results, variants: Sequence[str]) -> Finding:
     return tallied(signs, f"{'; '.join(changes)}, and under {100 * LITTLE:.0f} % counts as little", missing)
 
 
-def grows_with_layers(results: Results) -> Finding:
+def grows_with_layers(given: Sequence[Contest]) -> Finding:
     """Whether both time and parameters grow with each layer."""
-    found = _over_layers(results)
+    found = _over_layers(given)
     signs = [less(one, other) for course in found for one, other in pairwise(course)]
     return tallied(signs, _course(found)) if signs else NO_RUNS
 
 
-def accelerates_with_layers(results: Results) -> Finding:
+def accelerates_with_layers(given: Sequence[Contest]) -> Finding:
     """Whether each layer adds more time and more parameters than the one before it."""
-    found = _over_layers(results)
+    found = _over_layers(given)
     steps = [[(after[0] - here[1], after[1] - here[0]) for here, after in pairwise(course)] for course in found]
     signs = [less(one, other) for course in steps for one, other in pairwise(course)]
     return tallied(signs, _course(found)) if signs else NO_RUNS
 
 
-def _over_layers(results: Results) -> list[list[Span]]:
+def _over_layers(given: Sequence[Contest]) -> list[list[Span]]:
     """Seconds an epoch, then parameters, by rising number of layers, for each dataset."""
     courses = []
-    for contest in contests(results):
+    for contest in given:
         runs = sweep(contest, "layers")
         ordered = [contest.runs[runs[value]] for value in sorted(runs)]
         if len(ordered) > 1:
@@ -161,8 +162,8 @@ def _course(found: Sequence[Sequence[Span]]) -> str:
     return f"By layers {times} s an epoch, {', '.join(f'{count:,.0f}' for count, _ in parameters)} parameters"
 
 
-def _with_model(results: Results) -> list[Contest]:
-    return [contest for contest in contests(results) if contest.of_models([MODEL])]
+def _with_model(given: Sequence[Contest]) -> list[Contest]:
+    return [contest for contest in given if contest.of_models([MODEL])]
 
 
 def _full(contest: Contest) -> Measured:
@@ -179,12 +180,16 @@ def _by_share(contest: Contest, models: Sequence[str]) -> dict[float, list[Measu
 
 
 def _alike(seeds: Sequence[Measured], device: str) -> list[list[Measured]]:
-    """The runs on one device, model by model: times on two devices cannot be compared."""
-    models: dict[str, list[Measured]] = {}
+    """The seeds of each model on one device: times on two devices cannot be compared."""
+    found: dict[str, list[Measured]] = {}
     for seed in seeds:
         if seed.device == device:
-            models.setdefault(seed.model, []).append(seed)
-    return list(models.values())
+            found.setdefault(_called(seed), []).append(seed)
+    return list(found.values())
+
+
+def _called(seed: Measured) -> str:
+    return seed.model if seed.domains == 1 else f"{seed.model} ({seed.domains} domains at once)"
 
 
 def _growth(contest: Contest, model: str) -> Span | None:

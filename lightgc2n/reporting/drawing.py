@@ -103,7 +103,7 @@ def _panel(part: "SubFigure", panel: Figure, titled: bool) -> None:
     axes.set_xlabel(panel.y_label if _lies(panel) else panel.x_label)
     axes.set_ylabel("" if _lies(panel) else panel.y_label)
     if titled:
-        part.suptitle(panel.title, x=0.02, horizontalalignment="left", fontsize=9, fontweight="bold")
+        part.suptitle(fill(panel.title, 48), x=0.02, horizontalalignment="left", fontsize=9, fontweight="bold")
     if _has_legend(panel):
         handles, names = axes.get_legend_handles_labels()
         part.legend(handles, names, loc="outside lower center", ncols=_legend_columns(panel.series))

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from lightgc2n.reporting.arithmetic import METRICS, Scores, impossible
-from lightgc2n.reporting.contests import Contest, Difference, contests, decided
+from lightgc2n.reporting.contests import Contest, Difference, decided
 from lightgc2n.reporting.document import Holding
-from lightgc2n.reporting.measured import Results
 
 Cells = Mapping[tuple[str, str], Scores]  # (dataset, model) -> metrics
 
@@ -117,7 +116,7 @@ def gather(asked: Sequence[tuple[Contest, Sequence[str], Sequence[str]]]) -> Evi
 
 
 def measured(
-    results: Results, winners: Sequence[Sequence[str]], losers: Sequence[Sequence[str]], share: float = 1.0
+    found: Sequence[Contest], winners: Sequence[Sequence[str]], losers: Sequence[Sequence[str]], share: float = 1.0
 ) -> Finding:
     """Whether the runs of `winners` are above those of `losers`.
 
@@ -125,13 +124,13 @@ def measured(
         winners: models of the paper, each as the names it has in the zoo, of which one is enough.
         losers: likewise.
     """
-    found = [
+    asked = [
         (contest, _present(contest, winners), _present(contest, losers))
-        for contest in contests(results)
+        for contest in found
         if any(map(contest.of_models, winners)) and any(map(contest.of_models, losers))
     ]
-    honest = gather([asked for asked in found if asked[0].honest])
-    leaking = gather([asked for asked in found if not asked[0].honest])
+    honest = gather([question for question in asked if question[0].honest])
+    leaking = gather([question for question in asked if not question[0].honest])
     decisive = honest if honest.asked else leaking
     if not decisive.differences:
         return NO_RUNS

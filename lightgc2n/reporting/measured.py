@@ -38,11 +38,18 @@ class Measured:
     data_share: float = 1.0  # of the training data
     domains: int = 1  # served by these parameters
     peak_memory_mb: float = 0.0
+    typical_epoch: float | None = None  # seconds; the mean where nothing is said
     agreement: tuple[float, float, float] | None = None  # shared ARI of latent users and known people, and its interval
 
     @property
     def seconds_an_epoch(self) -> float:
-        return self.training_seconds / max(1, self.epochs)
+        mean = self.training_seconds / max(1, self.epochs)
+        return mean if self.typical_epoch is None else self.typical_epoch
+
+    @property
+    def seconds_a_domain(self) -> float:
+        """Of an epoch, for each domain that it trains."""
+        return self.seconds_an_epoch / self.domains
 
     @property
     def parameters_a_domain(self) -> float:

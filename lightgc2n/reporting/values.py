@@ -5,10 +5,9 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from lightgc2n.reporting.contests import Contest, Difference, contests, decided
+from lightgc2n.reporting.contests import Contest, Difference, decided, decisive
 from lightgc2n.reporting.document import Holding
 from lightgc2n.reporting.findings import NO_RUNS, Evidence, Finding
-from lightgc2n.reporting.measured import Results
 
 MODEL = "lightgc2n"
 SWEPT = ("latent_users", "temperature", "contrast_weight")
@@ -55,15 +54,15 @@ def best_of(contest: Contest, setting: str) -> Best | None:
     return Best(contest, setting, best, frozenset({best, *close}), frozenset(runs), rival)
 
 
-def _found(results: Results, settings: Sequence[str]) -> list[Best]:
+def _found(given: Sequence[Contest], settings: Sequence[str]) -> list[Best]:
     """The best values under honest protocols, or under the published one where there is no other."""
-    found = [best for contest in contests(results) for name in settings if (best := best_of(contest, name)) is not None]
-    return [best for best in found if best.contest.honest] or found
+    chosen = decisive([contest for contest in given if any(len(sweep(contest, name)) > 1 for name in settings)])
+    return [best for contest in chosen for name in settings if (best := best_of(contest, name)) is not None]
 
 
-def differs_by_dataset(results: Results, setting: str) -> Finding:
+def differs_by_dataset(given: Sequence[Contest], setting: str) -> Finding:
     """Whether two datasets have best values that differ."""
-    found = _found(results, [setting])
+    found = _found(given, [setting])
     if len({best.contest.dataset for best in found}) < 2:
         return Finding("cannot be told", "Fewer than two datasets with this sweep.")
     apart = any(one.candidates.isdisjoint(other.candidates) for one in found for other in found)
@@ -72,9 +71,9 @@ def differs_by_dataset(results: Results, setting: str) -> Finding:
     return Finding(holding, _sentences(found))
 
 
-def best_lies_in(results: Results, settings: Sequence[str], expected: Set[float]) -> Finding:
+def best_lies_in(given: Sequence[Contest], settings: Sequence[str], expected: Set[float]) -> Finding:
     """Whether the best value of each setting is among `expected`."""
-    found = [best for best in _found(results, settings) if best.tried & expected and best.tried - expected]
+    found = [best for best in _found(given, settings) if best.tried & expected and best.tried - expected]
     if {best.setting for best in found} != set(settings):
         return Finding("cannot be told", "Not all of these values were tried.")
     if all(best.candidates <= expected for best in found):
@@ -83,10 +82,9 @@ def best_lies_in(results: Results, settings: Sequence[str], expected: Set[float]
     return Finding("does not hold" if elsewhere else "cannot be told", _sentences(found))
 
 
-def declines_after(results: Results, setting: str, peak: float) -> Finding:
+def declines_after(given: Sequence[Contest], setting: str, peak: float) -> Finding:
     """Whether every larger value than `peak` is worse."""
-    chosen = [contest for contest in contests(results) if peak in sweep(contest, setting)]
-    chosen = [contest for contest in chosen if contest.honest] or chosen
+    chosen = decisive([contest for contest in given if peak in sweep(contest, setting)])
     differences = [
         contest.difference(runs[peak], runs[value])
         for contest in chosen
@@ -100,11 +98,20 @@ def declines_after(results: Results, setting: str, peak: float) -> Finding:
     return Finding(evidence.holding(), f"{evidence.counts()}. Least in favour: {evidence.deciding()}.")
 
 
-def helps_only_at_some(sweeps: Results, ablations: Results, settings: Sequence[str], without: str) -> Finding:
+def helps_only_at_some(
+    sweeps: Sequence[Contest], ablations: Sequence[Contest], settings: Sequence[str], without: str
+) -> Finding:
     """Whether the model beats the one `without` a part at some values of that part's settings, and loses at others."""
-    joined = {**{key: seeds for key, seeds in ablations.items() if seeds and seeds[0].model == without}, **sweeps}
-    chosen = [contest for contest in contests(joined) if contest.of_models([without])]
-    chosen = [contest for contest in chosen if contest.honest] or chosen
+    chosen = decisive(
+        [
+            Contest(
+                one.dataset, one.protocol, {**one.runs, **{run: other.runs[run] for run in other.of_models([without])}}
+            )
+            for one in sweeps
+            for other in ablations
+            if (one.dataset, one.protocol) == (other.dataset, other.protocol)
+        ]
+    )
     differences = [
         contest.difference(run, other)
         for contest in chosen

@@ -1,5 +1,6 @@
 """Each claim is judged by the paper's numbers and by ours, and what is missing or close cannot be told."""
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 
 from lightgc2n.reporting import costs, published, values
 from lightgc2n.reporting.claims import CLAIMS, judge
+from lightgc2n.reporting.contests import contests
 from lightgc2n.reporting.document import Verdict
-from lightgc2n.reporting.findings import measured, printed, settle
+from lightgc2n.reporting.findings import Finding, measured, printed, settle
 from lightgc2n.reporting.measured import Key, Measured, Results
 from tests.reporting.example import VARIANTS, results, run
 
@@ -17,6 +19,10 @@ NOT_SAID = "cannot be told"
 
 def verdicts(found: dict[str, Results]) -> dict[str, Verdict]:
     return {claim.text.split(":")[0]: verdict for claim, verdict in zip(CLAIMS, judge(found), strict=True)}
+
+
+def ask(rule: Callable[..., Finding], found: Results, *about: object) -> Finding:
+    return rule(contests(found), *about)
 
 
 def of_skill(**skills: float) -> Results:
@@ -90,35 +96,35 @@ def test_settled(wins: int, losses: int, asked: int, share: float, expected: str
 
 def test_better_worse_close_and_missing() -> None:
     rivals = [("hrnn",), ("nais",)]
-    best = measured(of_skill(lightgc2n=0.5, hrnn=0.3, nais=0.2), [("lightgc2n",)], rivals)
+    best = ask(measured, of_skill(lightgc2n=0.5, hrnn=0.3, nais=0.2), [("lightgc2n",)], rivals)
     assert best.holding == "holds"
     assert best.why.startswith(
         "2 of 2 comparisons clearly for it. Least in favour: MRR@20 of lightgc2n is 20.00 points"
     )
-    worse = measured(of_skill(lightgc2n=0.3, hrnn=0.5, nais=0.2), [("lightgc2n",)], rivals)
+    worse = ask(measured, of_skill(lightgc2n=0.3, hrnn=0.5, nais=0.2), [("lightgc2n",)], rivals)
     assert worse.holding == "does not hold"
     assert "20.00 points below hrnn on E (95 %: −2" in worse.why
-    assert measured(of_skill(lightgc2n=0.5, hrnn=0.5, nais=0.2), [("lightgc2n",)], rivals).holding == NOT_SAID
-    partly = measured(of_skill(lightgc2n=0.5, hrnn=0.3), [("lightgc2n",)], rivals)
+    assert ask(measured, of_skill(lightgc2n=0.5, hrnn=0.5, nais=0.2), [("lightgc2n",)], rivals).holding == NOT_SAID
+    partly = ask(measured, of_skill(lightgc2n=0.5, hrnn=0.3), [("lightgc2n",)], rivals)
     assert partly.holding == NOT_SAID
     assert "Missing: nais on E." in partly.why
-    assert measured(of_skill(hrnn=0.3, nais=0.3), [("lightgc2n",)], rivals).holding == NOT_SAID
+    assert ask(measured, of_skill(hrnn=0.3, nais=0.3), [("lightgc2n",)], rivals).holding == NOT_SAID
 
 
 def test_a_model_in_two_forms_must_be_beaten_in_both() -> None:
     psjnet = [("psjnet-1", "psjnet-2")]
     ours = [("lightgc2n",)]
-    assert measured(of_skill(lightgc2n=0.5, psjnet_2=0.3), ours, psjnet).holding == "holds"
-    assert measured(of_skill(lightgc2n=0.5, psjnet_2=0.3, psjnet_1=0.7), ours, psjnet).holding == "does not hold"
+    assert ask(measured, of_skill(lightgc2n=0.5, psjnet_2=0.3), ours, psjnet).holding == "holds"
+    assert ask(measured, of_skill(lightgc2n=0.5, psjnet_2=0.3, psjnet_1=0.7), ours, psjnet).holding == "does not hold"
 
 
 def test_honest_runs_decide_over_published_ones() -> None:
     leaking = {Key("E", "windows", name): [run(name, skill)] for name, skill in (("lightgc2n", 0.6), ("hrnn", 0.4))}
     ours, theirs = [("lightgc2n",)], [("hrnn",)]
-    alone = measured(leaking, ours, theirs)
+    alone = ask(measured, leaking, ours, theirs)
     assert alone.holding == "holds"
     assert alone.why.endswith("No honest run: judged by the published protocol alone.")
-    both = measured({**leaking, **of_skill(lightgc2n=0.2, hrnn=0.4)}, ours, theirs)
+    both = ask(measured, {**leaking, **of_skill(lightgc2n=0.2, hrnn=0.4)}, ours, theirs)
     assert both.holding == "does not hold"
     assert both.why.endswith("By the published protocol: 1 of 1 comparison clearly for it.")
 
@@ -126,19 +132,19 @@ def test_honest_runs_decide_over_published_ones() -> None:
 def test_the_best_number_of_latent_users() -> None:
     three, one = {1: 0.2, 2: 0.3, 3: 0.5}, {1: 0.5, 2: 0.3, 3: 0.2}
     apart = {**swept("latent_users", three), **swept("latent_users", one, "M")}
-    found = values.differs_by_dataset(apart, "latent_users")
+    found = ask(values.differs_by_dataset, apart, "latent_users")
     assert found.holding == "holds"
     assert found.why.startswith("On E α = 3 is best; MRR@20 of latent_users 3 is 20.00 points above")
     same = {**swept("latent_users", three), **swept("latent_users", three, "M")}
-    assert values.differs_by_dataset(same, "latent_users").holding == "does not hold"
+    assert ask(values.differs_by_dataset, same, "latent_users").holding == "does not hold"
     level = {**swept("latent_users", three), **swept("latent_users", {1: 0.4, 2: 0.4, 3: 0.4}, "M")}
-    assert values.differs_by_dataset(level, "latent_users").holding == NOT_SAID
-    assert values.differs_by_dataset(swept("latent_users", three), "latent_users").holding == NOT_SAID
+    assert ask(values.differs_by_dataset, level, "latent_users").holding == NOT_SAID
+    assert ask(values.differs_by_dataset, swept("latent_users", three), "latent_users").holding == NOT_SAID
 
 
 def test_a_sweep_keeps_the_other_settings() -> None:
     joined = {**swept("temperature", {0.2: 0.2, 0.8: 0.5}), **swept("contrast_weight", {0.4: 0.3, 0.6: 0.3})}
-    (contest,) = costs.contests(joined)
+    (contest,) = contests(joined)
     assert list(values.sweep(contest, "temperature")) == [0.2, 0.8]
     # The base itself, 0.8, was run once, as a value of the temperature.
     assert sorted(values.sweep(contest, "contrast_weight")) == [0.4, 0.6, 0.8]
@@ -147,21 +153,21 @@ def test_a_sweep_keeps_the_other_settings() -> None:
 def test_where_the_best_value_lies() -> None:
     both = ("temperature", "contrast_weight")
     at_08 = {**swept("temperature", {0.2: 0.2, 0.8: 0.5}), **swept("contrast_weight", {0.2: 0.2, 0.4: 0.2})}
-    assert values.best_lies_in(at_08, both, {0.8, 0.9}).holding == "holds"
+    assert ask(values.best_lies_in, at_08, both, {0.8, 0.9}).holding == "holds"
     at_02 = {**at_08, **swept("contrast_weight", {0.2: 0.8})}
-    assert values.best_lies_in(at_02, both, {0.8, 0.9}).holding == "does not hold"
+    assert ask(values.best_lies_in, at_02, both, {0.8, 0.9}).holding == "does not hold"
     level = {**at_08, **swept("contrast_weight", {0.2: 0.5})}
-    assert values.best_lies_in(level, both, {0.8, 0.9}).holding == NOT_SAID
-    assert values.best_lies_in(swept("temperature", {0.2: 0.2, 0.8: 0.5}), both, {0.8, 0.9}).holding == NOT_SAID
+    assert ask(values.best_lies_in, level, both, {0.8, 0.9}).holding == NOT_SAID
+    assert ask(values.best_lies_in, swept("temperature", {0.2: 0.2, 0.8: 0.5}), both, {0.8, 0.9}).holding == NOT_SAID
 
 
 def test_layers() -> None:
     peak = swept("layers", {1: 0.3, 2: 0.5, 3: 0.4, 4: 0.3})
-    assert values.best_lies_in(peak, ["layers"], {2.0}).holding == "holds"
-    assert values.declines_after(peak, "layers", 2.0).holding == "holds"
+    assert ask(values.best_lies_in, peak, ["layers"], {2.0}).holding == "holds"
+    assert ask(values.declines_after, peak, "layers", 2.0).holding == "holds"
     rising = swept("layers", {1: 0.3, 2: 0.4, 3: 0.5, 4: 0.6})
-    assert values.best_lies_in(rising, ["layers"], {2.0}).holding == "does not hold"
-    assert values.declines_after(rising, "layers", 2.0).holding == "does not hold"
+    assert ask(values.best_lies_in, rising, ["layers"], {2.0}).holding == "does not hold"
+    assert ask(values.declines_after, rising, "layers", 2.0).holding == "does not hold"
 
 
 def test_the_contrast_pays_only_at_some_values() -> None:
@@ -169,12 +175,13 @@ def test_the_contrast_pays_only_at_some_values() -> None:
     without = of_skill(lightgc2n_wo_cl=0.4)
 
     def found(skills: dict[float, float]) -> str:
-        return values.helps_only_at_some(swept("temperature", skills), without, both, "lightgc2n-wo-cl").holding
+        sweeps = contests(swept("temperature", skills))
+        return values.helps_only_at_some(sweeps, contests(without), both, "lightgc2n-wo-cl").holding
 
     assert found({0.2: 0.2, 0.8: 0.6}) == "holds"
     assert found({0.2: 0.5, 0.8: 0.6}) == "does not hold"
     assert found({0.2: 0.4, 0.8: 0.6}) == NOT_SAID
-    assert values.helps_only_at_some({}, without, both, "lightgc2n-wo-cl").holding == NOT_SAID
+    assert values.helps_only_at_some([], contests(without), both, "lightgc2n-wo-cl").holding == NOT_SAID
 
 
 def timed(**seconds: list[float]) -> Results:
@@ -191,21 +198,29 @@ def test_times_within_five_percent_are_equal() -> None:
     assert costs.less((1.06, 1.2), (0.95, 1.05)) == -1
     assert costs.less((0.95, 1.05), (1.04, 1.2)) == 0
     assert costs.less((3.0, 3.0), (3.0, 3.0)) == -1, "exact numbers that are equal are not less"
-    assert costs.faster(timed(lightgc2n=[1, 2], hrnn=[2, 4]), [("hrnn",)]).holding == "holds"
-    slower = costs.faster(timed(lightgc2n=[1, 4], hrnn=[2, 2]), [("hrnn",)])
+    assert ask(costs.faster, timed(lightgc2n=[1, 2], hrnn=[2, 4]), [("hrnn",)]).holding == "holds"
+    slower = ask(costs.faster, timed(lightgc2n=[1, 4], hrnn=[2, 2]), [("hrnn",)])
     assert slower.holding == "does not hold"
-    assert "2.00 times as long as one of hrnn on E, with 100 % of the data" in slower.why
-    assert costs.faster(timed(lightgc2n=[1, 2], hrnn=[2, 2.05]), [("hrnn",)]).holding == NOT_SAID
-    assert costs.faster(timed(lightgc2n=[1, 2], hrnn=[2, 4]), [("hrnn",), ("nais",)]).holding == NOT_SAID
+    assert "2.00 times as long as that of hrnn on E, with 100 % of the data" in slower.why
+    assert ask(costs.faster, timed(lightgc2n=[1, 2], hrnn=[2, 2.05]), [("hrnn",)]).holding == NOT_SAID
+    assert ask(costs.faster, timed(lightgc2n=[1, 2], hrnn=[2, 4]), [("hrnn",), ("nais",)]).holding == NOT_SAID
+
+
+def test_two_domains_at_once_count_for_each() -> None:
+    ours = of_skill(lightgc2n=0.5)  # 10 seconds
+    both = {Key("E", "last", "pi-net, two domains"): [run("pi-net", seconds=15.0, domains=2)]}
+    found = ask(costs.faster, {**ours, **both}, [("pi-net",)])
+    assert found.holding == "does not hold"
+    assert "1.33 times as long as that of pi-net (2 domains at once) on E" in found.why  # 10 against 7.5
 
 
 def test_time_grows_with_a_power_of_the_data() -> None:
     shares = np.arange(1, 6) / 5
-    assert costs.linear_time(timed(lightgc2n=list(shares))).holding == "holds"
-    squared = costs.linear_time(timed(lightgc2n=list(shares**2)))
+    assert ask(costs.linear_time, timed(lightgc2n=list(shares))).holding == "holds"
+    squared = ask(costs.linear_time, timed(lightgc2n=list(shares**2)))
     assert squared.holding == "does not hold"
     assert "power 2.00 of the data (95 %: 2.00 to 2.00)" in squared.why
-    assert costs.linear_time(timed(lightgc2n=[1.0, 2.0])).holding == NOT_SAID
+    assert ask(costs.linear_time, timed(lightgc2n=[1.0, 2.0])).holding == NOT_SAID
 
 
 def test_a_slope_by_hand() -> None:
@@ -219,7 +234,7 @@ def test_a_slope_by_hand() -> None:
 def test_parameters_count_for_each_domain_served() -> None:
     def found(parameters: int, domains: int) -> str:
         rival = {Key("E", "last", "pi-net"): [run("pi-net", parameters=parameters, domains=domains)]}
-        return costs.fewer_parameters({**of_skill(lightgc2n=0.5), **rival}, [("pi-net",)]).holding
+        return ask(costs.fewer_parameters, {**of_skill(lightgc2n=0.5), **rival}, [("pi-net",)]).holding
 
     assert found(150_000, 1) == "holds"  # against 100,000
     assert found(150_000, 2) == "does not hold"  # 75,000 a domain
@@ -227,14 +242,14 @@ def test_parameters_count_for_each_domain_served() -> None:
 
 def test_variants_cost() -> None:
     names = ("lightgc2n-wo-c",)
-    assert costs.steadier(timed(lightgc2n=[1, 2], lightgc2n_wo_c=[1, 4]), names).holding == "holds"
-    assert costs.steadier(timed(lightgc2n=[1, 4], lightgc2n_wo_c=[1, 2]), names).holding == "does not hold"
-    assert costs.steadier(timed(lightgc2n=[1, 4]), names).holding == NOT_SAID
+    assert ask(costs.steadier, timed(lightgc2n=[1, 2], lightgc2n_wo_c=[1, 4]), names).holding == "holds"
+    assert ask(costs.steadier, timed(lightgc2n=[1, 4], lightgc2n_wo_c=[1, 2]), names).holding == "does not hold"
+    assert ask(costs.steadier, timed(lightgc2n=[1, 4]), names).holding == NOT_SAID
     full = of_skill(lightgc2n=0.5)
     less = {**full, Key("E", "last", names[0]): [run(names[0], parameters=95_000)]}
-    assert costs.little_change(less, names).holding == "holds"
+    assert ask(costs.little_change, less, names).holding == "holds"
     half = {**full, Key("E", "last", names[0]): [run(names[0], parameters=50_000)]}
-    found = costs.little_change(half, names)
+    found = ask(costs.little_change, half, names)
     assert found.holding == "does not hold"
     assert "lightgc2n-wo-c on E -50.0 %" in found.why
 
@@ -245,11 +260,11 @@ def test_cost_of_layers() -> None:
         return {Key("E", "last", f"L{n}"): [run(parameters=size, seconds=time, layers=n)] for n, (size, time) in pairs}
 
     even = courses([100, 200, 300], [1.0, 2.0, 3.0])
-    assert costs.grows_with_layers(even).holding == "holds"
-    assert costs.accelerates_with_layers(even).holding == "does not hold"  # each layer adds as many parameters
-    assert costs.accelerates_with_layers(courses([100, 200, 400], [1.0, 2.0, 4.0])).holding == "holds"
-    assert costs.grows_with_layers(courses([100, 100, 100], [1.0, 2.0, 3.0])).holding == "does not hold"
-    assert costs.grows_with_layers({}).holding == NOT_SAID
+    assert ask(costs.grows_with_layers, even).holding == "holds"
+    assert ask(costs.accelerates_with_layers, even).holding == "does not hold"  # each layer adds as many parameters
+    assert ask(costs.accelerates_with_layers, courses([100, 200, 400], [1.0, 2.0, 4.0])).holding == "holds"
+    assert ask(costs.grows_with_layers, courses([100, 100, 100], [1.0, 2.0, 3.0])).holding == "does not hold"
+    assert ask(costs.grows_with_layers, {}).holding == NOT_SAID
 
 
 @pytest.mark.parametrize(
