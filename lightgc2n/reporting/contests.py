@@ -36,11 +36,16 @@ class Difference:
     paired: bool
 
     def __str__(self) -> str:
-        seeds = "one seed" if self.seeds == 1 else f"{self.seeds} seeds"
-        span = f"95 %: {self.low:+.2f} to {self.high:+.2f}; {seeds}{'' if self.paired else ', other targets'}"
         where = "above" if self.value >= 0 else "below"
         words = f"{DECISIVE} of {self.first} is {abs(self.value):.2f} points {where} {self.second}"
-        return f"{words} on {self.dataset} ({span})".replace(" -", " −")
+        return f"{words} on {self.dataset} ({self.interval})"
+
+    @property
+    def interval(self) -> str:
+        """How sure it is, in words."""
+        seeds = "one seed" if self.seeds == 1 else f"{self.seeds} seeds"
+        how = "" if self.paired else ", other targets"
+        return f"95 %: {self.low:+.2f} to {self.high:+.2f}; {seeds}{how}".replace("-", "−")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
 WIDTH, HEIGHT = 4.2, 2.7  # of a panel, in inches: text stays readable when it fills a phone
-BAR_HEIGHT, LEGEND_ROW = 0.18, 0.2
+BAR_HEIGHT, LEGEND_ROW, END_ROW = 0.18, 0.2, 0.17
+MANY = 5  # lines
+# Without a patch the leader reaches the name itself, not a box around it.
+LEADER: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.7, "relpos": (0, 0.5), "shrinkA": 1, "patchA": None}
+SUBJECT = "lightgc2n"  # what a report is about: its lines stand out among many
 DOTS_AN_INCH = 200
 UNDATED = {"metadata": {"Date": None, "Creator": None, "Format": None, "Type": None}}
 LOOK: dict[Any, Any] = {
@@ -82,6 +86,8 @@ def _draw(panels: Sequence[Figure]) -> "Drawn":
 
 
 def _height(panel: Figure) -> float:
+    if _labels_ends(panel):
+        return max(HEIGHT, 1.1 + END_ROW * len(panel.series))
     rows = ceil(len(panel.series) / _legend_columns(panel.series)) if _has_legend(panel) else 0
     lying = max(HEIGHT, 0.7 + BAR_HEIGHT * _rows(panel)) if _lies(panel) else HEIGHT
     return lying + LEGEND_ROW * rows
@@ -120,7 +126,12 @@ def _lies(panel: Figure) -> bool:
 
 
 def _has_legend(panel: Figure) -> bool:
-    return len(panel.series) > 1 and not _labels_points(panel)
+    return len(panel.series) > 1 and not _labels_points(panel) and not _labels_ends(panel)
+
+
+def _labels_ends(panel: Figure) -> bool:
+    """Whether so many lines are drawn that each has its name at its end."""
+    return panel.kind == "lines" and len(panel.series) > MANY
 
 
 def _labels_points(panel: Figure) -> bool:
@@ -130,18 +141,55 @@ def _labels_points(panel: Figure) -> bool:
 
 def _lines(axes: "Axes", panel: Figure) -> None:
     names = categories(panel.series)
+    many, ends = len(panel.series) > MANY, []
     for place, line in enumerate(panel.series):
         x = [names.index(str(value)) if names else float(value) for value in line.x]
         style = style_of(place)
-        axes.plot(x, line.y, label=line.name, linewidth=1.5, markersize=4.5, **style)  # type: ignore[arg-type]
-        if line.low and line.high:
+        width = 1.5 if not many else 2.6 if line.name.startswith(SUBJECT) else 1.0
+        axes.plot(x, line.y, label=line.name, linewidth=width, markersize=4.5, **style)  # type: ignore[arg-type]
+        if line.low and line.high and not many:
             axes.fill_between(x, line.low, line.high, color=style["color"], alpha=0.13, linewidth=0)
+        ends.append((x[-1], line.y[-1]))
     if names:
         axes.set_xticks(range(len(names)), [fill(name, max(8, 44 // len(names))) for name in names])
         axes.set_xlim(-0.3, len(names) - 0.7)
     else:
         _few_ticks(axes, [float(value) for line in panel.series for value in line.x], panel.log_x)
     axes.grid(False, axis="x")
+    if _labels_ends(panel):
+        _name_ends(axes, panel.series, ends, row=END_ROW / (_height(panel) - 0.9))
+
+
+def _name_ends(axes: "Axes", series: Sequence[Series], ends: Sequence[tuple[float, float]], row: float) -> None:
+    """The name of each line to the right of its end, pushed apart where ends are close."""
+    to_axes = axes.transData + axes.transAxes.inverted()
+    heights = [float(to_axes.transform(end)[1]) for end in ends]
+    order = sorted(range(len(ends)), key=lambda place: heights[place])
+    for place, height in zip(order, apart([heights[place] for place in order], row), strict=True):
+        name, colour = series[place].name, style_of(place)["color"]
+        axes.annotate(
+            name,
+            ends[place],
+            xytext=(1.06, height),
+            textcoords="axes fraction",
+            verticalalignment="center",
+            fontsize=8,
+            fontweight="bold" if name.startswith(SUBJECT) else "normal",
+            arrowprops=LEADER | {"color": colour},
+            annotation_clip=False,
+        )
+
+
+def apart(heights: Sequence[float], row: float) -> list[float]:
+    """Rising heights within 0 to 1, at least a row apart, each as near to its own as that allows."""
+    placed: list[float] = []
+    for height in heights:
+        placed.append(max(height, placed[-1] + row) if placed else height)
+    top = 1.0
+    for place in reversed(range(len(placed))):
+        placed[place] = min(placed[place], top)
+        top = placed[place] - row
+    return placed
 
 
 def _few_ticks(axes: "Axes", x: Sequence[float], log: bool) -> None:

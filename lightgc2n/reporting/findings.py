@@ -32,6 +32,7 @@ def settle(wins: int, losses: int, asked: int, share: float = 1.0) -> Holding:
     return "does not hold" if asked - losses < share * asked else "cannot be told"
 
 
+ONLY_PUBLISHED = "No honest run: judged by the published protocol alone."
 NO_RUNS = Finding("cannot be told", "No such runs.")
 
 
@@ -149,6 +150,6 @@ def _reasons(honest: Evidence, leaking: Evidence) -> Iterator[str]:
     if decisive.missing:
         yield f"Missing: {', '.join(decisive.missing)}."
     if not honest.differences:
-        yield "No honest run: judged by the published protocol alone."
+        yield ONLY_PUBLISHED
     elif leaking.differences:
         yield f"By the published protocol: {leaking.counts()}."

@@ -10,7 +10,7 @@ from lightgc2n.reporting.document import Document, Verdict
 from lightgc2n.reporting.drawing import panels_of
 from lightgc2n.reporting.palette import COLOURS
 from lightgc2n.reporting.pictures import inline_pictures
-from lightgc2n.reporting.tables import SIGNS, footnotes, interval_of, key_of, numbers_of, text_of
+from lightgc2n.reporting.tables import SIGNS, footnotes, interval_of, key_of, numbers_of, signed, text_of
 
 PAGE = Path(__file__).parent / "page"
 MARKS = {"holds": "✓", "does not hold": "✗", "cannot be told": "?"}
@@ -52,6 +52,7 @@ def report_html(document: Document) -> str:
         marks=MARKS,
         numbers_of=numbers_of,
         plural=plural,
+        signed=signed,
         signs=SIGNS,
         tally=tally,
         text_of=text_of,

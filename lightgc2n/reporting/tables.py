@@ -33,6 +33,11 @@ def footnotes(table: Table) -> dict[str, int]:
     return {note: number for number, note in enumerate(notes, start=1)}
 
 
+def signed(table: Table) -> bool:
+    """Whether numbers need room for signs beside them."""
+    return any(cell.note or cell.mark in SIGNS for row in table.rows for cell in row[1:])
+
+
 def key_of(table: Table) -> str:
     """What the signs and the small numbers of a table mean."""
     cells = [cell for row in table.rows for cell in row]

@@ -7,7 +7,7 @@ from typing import Any
 
 from lightgc2n.reporting.contests import Contest, Difference, decided, decisive
 from lightgc2n.reporting.document import Holding
-from lightgc2n.reporting.findings import NO_RUNS, Evidence, Finding
+from lightgc2n.reporting.findings import NO_RUNS, ONLY_PUBLISHED, Evidence, Finding
 
 MODEL = "lightgc2n"
 SWEPT = ("latent_users", "temperature", "contrast_weight")
@@ -26,9 +26,10 @@ class Best:
     rival: Difference  # the best run against the one nearest to it
 
     def __str__(self) -> str:
-        others = sorted(self.candidates - {self.value})
-        also = f" ({', '.join(f'{value:g}' for value in others)} cannot be told from it)" if others else ""
-        return f"on {self.contest.dataset} {SYMBOLS[self.setting]} = {self.value:g} is best{also}; {self.rival}"
+        close, others = len(self.candidates) - 1, len(self.tried) - 1
+        also = f"; {close} of the {others} other values cannot be told from it" if close else ""
+        lead = f"{self.rival.value:.2f} points of MRR@20 before the next ({self.rival.interval})"
+        return f"On {self.contest.dataset} {SYMBOLS[self.setting]} = {self.value:g} is best, {lead}{also}."
 
 
 def sweep(contest: Contest, setting: str) -> dict[float, str]:
@@ -124,13 +125,12 @@ def helps_only_at_some(
     signs = set(evidence.signs)
     holding: Holding = "holds" if {1, -1} <= signs else "does not hold" if signs in ({1}, {-1}) else "cannot be told"
     least, most = (pick(differences, key=lambda found: found.value) for pick in (min, max))
-    return Finding(holding, f"{evidence.counts()}. At least, {least}; at most, {most}.")
+    return Finding(holding, f"{evidence.counts()}. Lowest: {least}. Highest: {most}.")
 
 
 def _sentences(found: Sequence[Best]) -> str:
-    text = ". ".join(str(best) for best in found) + "."
-    alone = "" if any(best.contest.honest for best in found) else " No honest run: judged by the published protocol."
-    return text[0].upper() + text[1:] + alone
+    alone = [] if any(best.contest.honest for best in found) else [ONLY_PUBLISHED]
+    return " ".join([*map(str, found), *alone])
 
 
 def _most_common(values: Sequence[Any]) -> Any:

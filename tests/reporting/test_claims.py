@@ -134,11 +134,14 @@ def test_the_best_number_of_latent_users() -> None:
     apart = {**swept("latent_users", three), **swept("latent_users", one, "M")}
     found = ask(values.differs_by_dataset, apart, "latent_users")
     assert found.holding == "holds"
-    assert found.why.startswith("On E α = 3 is best; MRR@20 of latent_users 3 is 20.00 points above")
+    assert found.why.startswith("On E α = 3 is best, 20.00 points of MRR@20 before the next (95 %: +1")
+    assert "cannot be told from it" not in found.why
     same = {**swept("latent_users", three), **swept("latent_users", three, "M")}
     assert ask(values.differs_by_dataset, same, "latent_users").holding == "does not hold"
     level = {**swept("latent_users", three), **swept("latent_users", {1: 0.4, 2: 0.4, 3: 0.4}, "M")}
-    assert ask(values.differs_by_dataset, level, "latent_users").holding == NOT_SAID
+    found = ask(values.differs_by_dataset, level, "latent_users")
+    assert found.holding == NOT_SAID
+    assert found.why.endswith("; 2 of the 2 other values cannot be told from it.")
     assert ask(values.differs_by_dataset, swept("latent_users", three), "latent_users").holding == NOT_SAID
 
 

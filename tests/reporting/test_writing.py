@@ -12,7 +12,7 @@ import pytest
 from lightgc2n.errors import OutputError
 from lightgc2n.reporting.checking import checked, published_section
 from lightgc2n.reporting.document import Cell, Document, Figure, Section, Series, Table
-from lightgc2n.reporting.drawing import short
+from lightgc2n.reporting.drawing import apart, short
 from lightgc2n.reporting.html import tally
 from lightgc2n.reporting.pictures import inline
 from lightgc2n.reporting.tables import csv_text, footnotes, interval_of, key_of, numbers_of
@@ -175,6 +175,13 @@ def test_cells() -> None:
     assert footnotes(table()) == {"one seed <i>only</i>": 1, "MRR above RC": 2}
     assert key_of(table()).count("·") == 3
     assert [short(value) for value in (-0.5, 5000, 250_000, 1.5e6, 2e9)] == ["−0.5", "5000", "250 k", "1.5 M", "2 G"]
+
+
+def test_names_at_the_ends_of_lines_are_pushed_apart() -> None:
+    assert apart([0.2, 0.5, 0.9], 0.1) == pytest.approx([0.2, 0.5, 0.9])
+    assert apart([0.2, 0.22, 0.25], 0.1) == pytest.approx([0.2, 0.3, 0.4])
+    # At the top there is no room above, so the others move down.
+    assert apart([0.9, 0.95, 1.0], 0.1) == pytest.approx([0.8, 0.9, 1.0])
 
 
 def test_the_numbers_of_a_plot() -> None:
