@@ -221,7 +221,8 @@ def _command(context: typer.Context) -> str:
     """What makes the same again, so that the report can tell; how fast it was made is no part of it."""
     told = context.params
     words = ["lightgc2n", "experiment", told["name"]]
-    words += [word for folder in [*(told["data"] or []), *(told["more"] or [])] for word in ("--data", str(folder))]
+    folders = [*(told["data"] or []), *(told["more"] or [])]
+    words += ["--data", *map(str, folders)] if folders else []
     for option in ("protocol", "models", "seeds", "budget", "config"):
         source = context.get_parameter_source(option)
         if source is not None and source.name == "COMMANDLINE":

@@ -43,8 +43,9 @@ def measure(setup: Setup, folder: Path) -> None:
 
 def section(found: Found, folder: Path) -> Section:
     """One column a dataset or domain, the paper's own beside those that it is about."""
-    datasets = {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in found.asked
-                if (folder / f"{name}.json").is_file()}  # fmt: skip
+    paths = [path for name in found.asked if (path := folder / f"{name}.json").is_file()]
+    described = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    datasets = {numbers["name"]: numbers for numbers in described}
     columns = dict(_columns(datasets))
     command = " && ".join(dict.fromkeys(str(asked["command"]) for asked in found.asked.values()))
     text = (

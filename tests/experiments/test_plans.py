@@ -19,7 +19,7 @@ from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.errors import OutputError, SettingError
 from lightgc2n.experiments.plans import read_plan
 from lightgc2n.experiments.results import read_ranks
-from lightgc2n.experiments.side_by_side import train_one
+from lightgc2n.experiments.side_by_side import last_word, train_one, train_plan
 from lightgc2n.experiments.single import evaluate_run
 from lightgc2n.experiments.summary import summarise, write_summary
 from lightgc2n.training.loop import BEST, LAST
@@ -163,6 +163,20 @@ def test_floors_are_runs_that_are_counted_and_tested(world: Path, tmp_path: Path
     again = run(*words)
     assert "2 runs, 2 of them finished" in again.stderr
     assert "| homes-recency | 1 |" in (tmp_path / "out" / "summary.md").read_text()
+
+
+def test_one_process_may_take_several_runs_and_one_that_fails_stops_no_other(world: Path, tmp_path: Path) -> None:
+    bad = '[[run]]\nname = "wild"\ntraining.learning_rate = 1e30\ntraining.clip = 0\n'
+    plan = written(world, SMALL + bad + "[[run]]\nseed = [0, 1]\n")
+    state = train_plan(plan, tmp_path / "out", together=3)
+    assert state.failed == ["homes-wild-seed0"]
+    assert state.finished == ["homes-lightgc2n-wo-a-seed0", "homes-lightgc2n-wo-a-seed1"]
+    assert last_word(tmp_path / "out", "homes-wild-seed0").startswith("error: epoch 0")
+    train_one(plan, tmp_path / "alone", "homes-lightgc2n-wo-a-seed1")
+    first, second = (
+        read_ranks(tmp_path / out / "homes-lightgc2n-wo-a-seed1").rank.tolist() for out in ("out", "alone")
+    )
+    assert first == second
 
 
 def test_a_floor_that_cannot_be_counted_stops_no_other(world: Path, tmp_path: Path) -> None:

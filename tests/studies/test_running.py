@@ -25,6 +25,7 @@ from lightgc2n.studies.running import Pace
 from tests.cli.test_commands import run
 from tests.studies.small import in_this_process
 
+CHROMIUM = shutil.which("chromium")
 ROOT = Path(__file__).parents[2]
 SMALL = ["--models", "recency,da-gcn", "--budget", 1, "--device", "cpu"]
 
@@ -70,6 +71,28 @@ def test_a_quick_look_runs_every_experiment_and_reports_on_each(looked: Path) ->
     assert len(made.verdicts) >= 14
     assert any("pi-net" not in row[0].text and "two domains" in row[0].text for row in made.sections[1].tables[1].rows)
     assert "generated households" in " ".join(made.summary)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (Debian: apt-get install chromium)")
+def test_the_report_of_a_quick_look_opens_in_a_browser_with_every_plot(looked: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    problems: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda problem: problems.append(str(problem)))
+        page.goto((looked / "report.html").as_uri())
+        figures = [figure for section in document(looked).sections for figure in section.figures]
+        for figure in figures:
+            plots = page.locator(f"#figure-{figure.name} .plot svg")
+            assert plots.count() == max(1, len(figure.panels)), figure.name
+            assert all(plots.nth(place).bounding_box()["height"] > 50 for place in range(plots.count()))
+        browser.close()
+    assert problems == []
+    assert len(figures) >= len(STUDIES)
 
 
 def test_the_same_command_trains_nothing_again_and_makes_the_same_report(
