@@ -6,7 +6,7 @@ from lightgc2n.reporting.document import Cell, Figure, Section, Series, Table
 from lightgc2n.studies.found import TWO_DOMAINS, Found, Group
 from lightgc2n.studies.setup import Entry, Setup
 from lightgc2n.studies.table1 import SHARED_ACCOUNT
-from lightgc2n.studies.tables import PROTOCOLS, count, file_name, row_of, seconds, table
+from lightgc2n.studies.tables import PROTOCOLS, count, file_name, one_figure, row_of, seconds, table
 
 SHARES, FEW_SHARES = (0.2, 0.4, 0.6, 0.8, 1.0), (0.2, 0.6, 1.0)
 MARK = "-share-"  # between the model and the share in the name of a run
@@ -77,7 +77,15 @@ def _counted(setup: Setup) -> dict[str, int]:
 def _section(found: Found, name: str, title: str, text: tuple[str, ...]) -> Section:
     tables = {which: _by_model(groups) for which, groups in found.tables().items()}
     made = tuple(_table(found, name, *which, models) for which, models in tables.items())
-    figures = tuple(figure for which, models in tables.items() for figure in _pictures(found, name, *which, models))
+    figures = tuple(
+        figure
+        for (dataset, protocol), models in tables.items()
+        for figure in one_figure(
+            file_name(name, dataset, protocol),
+            f"{dataset}, {PROTOCOLS[protocol]}: what training takes",
+            list(_pictures(found, name, dataset, protocol, models)),
+        )
+    )
     return Section(name, title, text, made, figures)
 
 
@@ -127,15 +135,15 @@ def _costs(groups: Sequence[Group], shares: Sequence[float]) -> list[Cell]:
 
 def _pictures(found: Found, name: str, dataset: str, protocol: str, models: dict[str, list[Group]]) -> Iterator[Figure]:
     everything = [group for groups in models.values() for group in groups]
-    command, where = found.command(everything), f"{dataset}, {PROTOCOLS[protocol]}"
+    command = found.command(everything)
     lines = tuple(
         Series(row_of(label).text, tuple(g.share for g in groups), tuple(g.seconds_an_epoch or 0.0 for g in groups))
         for label, groups in models.items()
     )
     place = file_name(name, dataset, protocol)
-    title = f"{where}: how training time grows with the data"
+    title = f"{dataset}: how training time grows with the data"
     yield Figure(f"{place}-time", title, "lines", "share of the training data", "seconds an epoch", lines, command)
     names = tuple(row_of(label).text for label in models)
     bars = Series("parameters", names, tuple(g[-1].parameters / g[-1].domains for g in models.values()))
-    title = f"{where}: parameters for each domain served"
+    title = f"{dataset}: parameters for each domain served"
     yield Figure(f"{place}-parameters", title, "bars", "", "parameters", (bars,), command)

@@ -10,7 +10,7 @@ from lightgc2n.errors import DataError
 from lightgc2n.reporting.document import Cell, Figure, Section, Series, Table
 from lightgc2n.studies.found import DECISIVE, Found, Group
 from lightgc2n.studies.setup import Entry, Setup, Source
-from lightgc2n.studies.tables import INTERVALS, file_name, percent, row_of, table
+from lightgc2n.studies.tables import INTERVALS, file_name, one_figure, percent, row_of, table
 
 FLOORS = tuple(name for name, entry in zoo.ZOO.items() if entry.is_floor)
 MODELS = (*FLOORS, "lightgcn", "sasrec", "da-gcn", "lightgc2n", "lightgc2n-plus")
@@ -75,13 +75,9 @@ def section_of_leak(found: Found) -> Section:
     )
     pairs = _pairs(found)
     tables = tuple(_table(found, name, groups) for name, groups in pairs.items())
-    panels = tuple(_picture(found, name, groups) for name, groups in pairs.items())
-    title = f"{DECISIVE} of each model as the protocol becomes honest"
-    commands = " && ".join(dict.fromkeys(panel.command for panel in panels))
-    whole = (Figure("leak", title, "lines", "protocol", f"{DECISIVE} in %", (), commands, panels=panels),)
-    return Section(
-        "leak", "From the published protocol to honest logs", text, tables, whole if len(panels) > 1 else panels
-    )
+    panels = [_picture(found, name, groups) for name, groups in pairs.items()]
+    figures = one_figure("leak", f"{DECISIVE} of each model as the protocol becomes honest", panels)
+    return Section("leak", "From the published protocol to honest logs", text, tables, figures)
 
 
 def beside(setup: Setup) -> dict[str, str]:

@@ -14,13 +14,13 @@ LONGEST, SHORTEST, STEP = 12, 4, 3  # events of a window, and from the end of on
 
 
 def quick_data(folder: Path, world: HouseholdConfig = WORLD) -> tuple[Path, Path]:
-    """The folders of windows and logs; what is there already stays."""
+    """The folders of logs and windows; what is there already stays."""
     if not (folder / HOMES / MANIFEST).is_file():
         generate(world, 0, folder / HOMES)
     if not (folder / WINDOWS / MANIFEST).is_file():
         logs = load_dataset(folder / HOMES)
         cut_windows(logs.only(logs.domains[0].name), folder / WINDOWS)
-    return folder / WINDOWS, folder / HOMES
+    return folder / HOMES, folder / WINDOWS
 
 
 def cut_windows(logs: Dataset, out: Path) -> None:

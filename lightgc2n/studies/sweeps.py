@@ -12,6 +12,7 @@ from lightgc2n.studies.tables import (
     file_name,
     metric_cells,
     metric_notes,
+    one_figure,
     row_of,
     seconds,
     table,
@@ -70,14 +71,17 @@ def _runs(setup: Setup, sweeps: dict[str, tuple[str, tuple[float, ...], tuple[fl
 
 
 def _section(found: Found, name: str, title: str, text: tuple[str, ...], sweeps: Iterable[str]) -> Section:
-    tables, figures = [], []
+    tables: list[Table] = []
+    figures: list[Figure] = []
     for (dataset, protocol), groups in found.tables().items():
         tables.append(_table(found, name, dataset, protocol, groups))
-        figures += [
-            figure
+        panels = [
+            panel
             for symbol in sweeps
-            for figure in _pictures(found, name, dataset, protocol, symbol, _of(groups, symbol))
+            for panel in _pictures(found, name, dataset, protocol, symbol, _of(groups, symbol))
         ]
+        turned = f"{dataset}, {PROTOCOLS[protocol]}: LightGC²N as one setting is turned"
+        figures += one_figure(file_name(name, dataset, protocol), turned, panels)
     return Section(name, title, text, tuple(tables), tuple(figures))
 
 
@@ -132,7 +136,7 @@ def _pictures(
 ) -> Iterator[Figure]:
     if not groups:
         return
-    values, where = tuple(_value(group) for group in groups), f"{dataset}, {PROTOCOLS[protocol]}"
+    values = tuple(_value(group) for group in groups)
     lines = tuple(
         Series(
             metric,
@@ -144,13 +148,13 @@ def _pictures(
         for metric in ("RC@5", DECISIVE)
     )
     place, command = file_name(name, dataset, protocol, symbol), found.command(groups)
-    yield Figure(place, f"{where}: accuracy by {MEANING[symbol]}", "lines", MEANING[symbol], "in %", lines, command)
+    yield Figure(place, f"{dataset}: accuracy by {MEANING[symbol]}", "lines", MEANING[symbol], "in %", lines, command)
     if symbol == "L":
         costs = {
             "time": ("seconds an epoch", tuple(group.seconds_an_epoch or 0.0 for group in groups)),
             "parameters": ("parameters", tuple(float(group.parameters) for group in groups)),
         }
         for what, (label, y) in costs.items():
-            title = f"{where}: {label} by {MEANING[symbol]}"
+            title = f"{dataset}: {label} by {MEANING[symbol]}"
             series = (Series("lightgc2n", values, y),)
             yield Figure(f"{place}-{what}", title, "lines", MEANING[symbol], label, series, command)

@@ -17,6 +17,7 @@ from lightgc2n.studies.tables import (
     file_name,
     metric_cells,
     metric_notes,
+    one_figure,
     paper_cells,
     row_of,
     table,
@@ -179,11 +180,8 @@ def _told(group: Group) -> str:
 
 
 def _pictures(name: str, found: Found, tables: Mapping[tuple[str, str], Sequence[Group]]) -> tuple[Figure, ...]:
-    panels = tuple(_picture(name, found, *which, groups) for which, groups in tables.items())
-    return panels if len(panels) < 2 else (
-        Figure(name, f"{DECISIVE} of each model with its 95 % interval", "bars", "", DECISIVE, (),
-               " && ".join(dict.fromkeys(panel.command for panel in panels)), panels=panels),
-    )  # fmt: skip
+    panels = [_picture(name, found, *which, groups) for which, groups in tables.items()]
+    return one_figure(name, f"{DECISIVE} of each model with its 95 % interval", panels)
 
 
 def _picture(name: str, found: Found, dataset: str, protocol: str, groups: Sequence[Group]) -> Figure:

@@ -9,7 +9,7 @@ from lightgc2n import zoo
 from lightgc2n.evaluation.metrics import paired_p_values
 from lightgc2n.reporting.arithmetic import impossible
 from lightgc2n.reporting.checking import checked
-from lightgc2n.reporting.document import Cell, Table
+from lightgc2n.reporting.document import Cell, Figure, Table
 from lightgc2n.studies.found import DECISIVE, METRICS, TWO_DOMAINS, Found, Group
 
 PROTOCOLS = {
@@ -158,6 +158,14 @@ def cost_note(groups: Sequence[Group]) -> str:
         for device, (trained, tested) in spent.items()
     ]
     return f"Cost: {'; '.join(words)}."
+
+
+def one_figure(name: str, title: str, panels: Sequence[Figure]) -> tuple[Figure, ...]:
+    """Several plots as small multiples; a single one stays as it is."""
+    if len(panels) < 2:
+        return tuple(panels)
+    first, commands = panels[0], " && ".join(dict.fromkeys(panel.command for panel in panels))
+    return (Figure(name, title, first.kind, first.x_label, first.y_label, (), commands, panels=tuple(panels)),)
 
 
 def row_of(label: str, note: str = "") -> Cell:

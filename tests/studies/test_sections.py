@@ -128,7 +128,7 @@ def test_efficiency_by_hand(tmp_path: Path) -> None:
         "300",
     ]
     assert any("5.0 would be linear" in note for note in table.notes)
-    time = found.figures[0].series[0]
+    time = found.figures[0].panels[0].series[0]
     assert (time.x, time.y) == ((0.2, 1.0), (2.0, 6.0))
 
 
@@ -139,10 +139,11 @@ def test_a_sweep_by_hand(experiment: str, symbol: str, tmp_path: Path) -> None:
     for value, rank in ((1, 4), (2, 1), (10, 2)):
         finished(folder, f"E-{symbol}-{value}-seed0", [rank] * 4, parameters=value)
     found = section(folder)
-    line = next(series for series in found.figures[0].series if series.name == "MRR@20")
+    plots = found.figures[0].panels or found.figures
+    line = next(series for series in plots[0].series if series.name == "MRR@20")
     assert (line.x, line.y) == ((1, 2, 10), (25, 100, 50))
     assert "MRR@20 is best at 2 with 100.00 %, least at 1 with 25.00 %." in found.text[-1]
-    assert len(found.figures) == (3 if symbol == "L" else 1)
+    assert len(plots) == (3 if symbol == "L" else 1)
 
 
 def test_the_ladder_by_hand(tmp_path: Path) -> None:
