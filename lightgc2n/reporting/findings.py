@@ -70,10 +70,9 @@ def printed(cells: Cells, winners: Sequence[str], losers: Sequence[str], share: 
 def _counterexample(cells: Cells, asked: Sequence[tuple[str, str, str, str]], won: Sequence[bool]) -> str:
     """The comparison that is lost by most."""
     lost = [question for question, is_won in zip(asked, won, strict=True) if not is_won]
-    gap = {question: cells[question[0], question[2]][question[3]] for question in lost}
-    worst = max(lost, key=lambda question: gap[question] - cells[question[0], question[1]][question[3]])
-    data, winner, loser, metric = worst
-    return f"{metric} on {data}, {winner} {cells[data, winner][metric]:.2f}, {loser} {gap[worst]:.2f}"
+    gaps = [cells[data, loser][metric] - cells[data, winner][metric] for data, winner, loser, metric in lost]
+    data, winner, loser, metric = lost[gaps.index(max(gaps))]
+    return f"{metric} on {data}, {winner} {cells[data, winner][metric]:.2f}, {loser} {cells[data, loser][metric]:.2f}"
 
 
 def _doubt(cells: Cells, datasets: Sequence[str], models: Sequence[str]) -> str:
@@ -89,10 +88,11 @@ class Evidence:
     differences: tuple[Difference, ...]
     signs: tuple[int, ...]
     missing: tuple[str, ...] = ()
+    unmade: int = 0  # comparisons with what is missing
 
     @property
     def asked(self) -> int:
-        return len(self.signs) + len(self.missing)
+        return len(self.signs) + self.unmade
 
     def holding(self, share: float = 1.0) -> Holding:
         return settle(self.signs.count(1), self.signs.count(-1), self.asked, share)
@@ -106,14 +106,15 @@ class Evidence:
 
 
 def gather(asked: Sequence[tuple[Contest, Sequence[str], Sequence[str]]]) -> Evidence:
-    """Every winner against every loser, each given as models of the zoo."""
-    differences, missing = [], []
+    """Every run of a winner against every run of a loser, each given as models of the zoo."""
+    differences, missing, unmade = [], [], 0
     for contest, winners, losers in asked:
-        absent = [model for model in (*winners, *losers) if not contest.of_models([model])]
-        missing += [f"{model} on {contest.dataset}" for model in absent]
-        for first, second in product(contest.of_models(winners), contest.of_models(losers)):
-            differences.append(contest.difference(first, second))
-    return Evidence(tuple(differences), tuple(decided(differences)), tuple(missing))
+        missing += [f"{name} on {contest.dataset}" for name in (*winners, *losers) if not contest.of_models([name])]
+        for winner, loser in product(winners, losers):
+            pairs = list(product(contest.of_models([winner]), contest.of_models([loser])))
+            differences += [contest.difference(first, second) for first, second in pairs]
+            unmade += not pairs
+    return Evidence(tuple(differences), tuple(decided(differences)), tuple(missing), unmade)
 
 
 def measured(

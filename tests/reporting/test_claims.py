@@ -111,6 +111,13 @@ def test_better_worse_close_and_missing() -> None:
     assert ask(measured, of_skill(hrnn=0.3, nais=0.3), [("lightgc2n",)], rivals).holding == NOT_SAID
 
 
+def test_a_missing_model_leaves_all_its_comparisons_open() -> None:
+    ours = [("lightgc2n",), ("hrnn",)]
+    found = ask(measured, of_skill(lightgc2n=0.5, hrnn=0.5, nais=0.2), ours, [("nais",), ("neumf",)], 0.75)
+    assert found.holding == NOT_SAID
+    assert found.why.startswith("2 of 4 comparisons clearly for it, 2 open.")
+
+
 def test_a_model_in_two_forms_must_be_beaten_in_both() -> None:
     psjnet = [("psjnet-1", "psjnet-2")]
     ours = [("lightgc2n",)]
