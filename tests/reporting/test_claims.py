@@ -204,6 +204,7 @@ def timed(**seconds: list[float]) -> Results:
 
 
 def test_times_within_five_percent_are_equal() -> None:
+    assert costs.span([run(seconds=10.0), run(seconds=20.0)]) == pytest.approx((9.5, 21.0))
     assert costs.less((0.95, 1.05), (1.06, 1.2)) == 1
     assert costs.less((1.06, 1.2), (0.95, 1.05)) == -1
     assert costs.less((0.95, 1.05), (1.04, 1.2)) == 0
