@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo test test-slow clean
+.PHONY: help setup demo experiments test test-slow clean
 
 help:
 	@echo "make demo       generate households, compare models on them, show the table"
+	@echo "make experiments  every experiment of the paper in minutes, on generated households"
 	@echo "make test       lint, types and tests"
 	@echo "make test-slow  what takes longer: 10,000 mutated files, every extra in an environment of its own"
 	@echo "make setup      only create the environment in $(VENV)"
@@ -27,6 +28,9 @@ $(VENV)/.setup-dev: $(VENV)/.setup
 
 demo: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo
+
+experiments: setup
+	PATH="$(CURDIR)/$(BIN):$$PATH" lightgc2n experiment all --quick --out demo/experiments
 
 test: $(VENV)/.setup-dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check

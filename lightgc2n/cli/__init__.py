@@ -8,6 +8,7 @@ from lightgc2n.cli.compare import compare
 from lightgc2n.cli.describe import describe
 from lightgc2n.cli.doctor import doctor
 from lightgc2n.cli.evaluate import evaluate
+from lightgc2n.cli.experiment import experiment, report
 from lightgc2n.cli.generate import generate
 from lightgc2n.cli.identify import identify
 from lightgc2n.cli.import_ import import_log
@@ -26,6 +27,8 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "tune": tune,
     "evaluate": evaluate,
     "compare": compare,
+    "experiment": experiment,
+    "report": report,
     "recommend": recommend,
     "identify": identify,
     "doctor": doctor,

@@ -14,8 +14,8 @@ import numpy as np
 
 from lightgc2n.config import unknown_name
 from lightgc2n.data.dataset import TEST_PART, Dataset, Longs
-from lightgc2n.data.overlap import Bools, Rows, joined, stands_in
-from lightgc2n.data.splits import Queries, Split, ranges
+from lightgc2n.data.overlap import Bools, Rows, joined, query_rows, stands_in, training_rows
+from lightgc2n.data.splits import Queries, Split
 from lightgc2n.errors import DataError
 
 LEAK, EVIDENCE, HABIT, FACT = "leak", "evidence", "habit", "fact"
@@ -94,9 +94,9 @@ class Audit:
 
 def audit_split(dataset: Dataset, split: Split) -> Audit:
     """What leaks in a split of `dataset`; of windows, those kept for validation count as training windows."""
-    test, training = _query_rows(split.test), _training_rows(split)
+    test, training = query_rows(split.test), training_rows(split)
     if dataset.kind == "windows":  # whoever follows the published protocol trains on them
-        training = joined(training, _query_rows(split.validation))
+        training = joined(training, query_rows(split.validation))
     findings = _by_place(split, training, len(dataset.events))
     findings += _by_content(dataset.kind, training, test, len(dataset.accounts), len(dataset.items))
     if split.train.targets == "all":
@@ -135,21 +135,6 @@ def audit_files(train: Path, test: Path, format: str = "auto") -> Audit:
     findings += _by_content(content["kind"], rows.select(~in_test), asked, *sizes)
     notes = ("read from two files, where an event's place is not known: told by content alone", *_remarks(findings))
     return Audit(f"{train.name} and {test.name}", content["kind"], "two files", tuple(findings), notes)
-
-
-def _query_rows(queries: Queries) -> Rows:
-    """What each query shows, and its target behind it."""
-    owner = queries.owner.astype(np.int64)
-    if (queries.target_event == queries.stop).all():
-        return Rows(owner, queries.start, queries.target_event + 1, queries.events)
-    places, offsets = ranges(queries.start, queries.stop + 1)
-    places[offsets[1:] - 1] = queries.target_event
-    return Rows(owner, offsets[:-1], offsets[1:], queries.events[places])
-
-
-def _training_rows(split: Split) -> Rows:
-    train = split.train
-    return Rows(train.sequence_accounts.astype(np.int64), train.offsets[:-1], train.offsets[1:], train.events)
 
 
 def _counted(name: str, label: str, hits: Bools, role: str = FACT, phrase: str = "") -> Finding:

@@ -30,6 +30,8 @@ class SplitConfig:
         choices=("auto", "next", "each-domain"),
         help="For the next event, or the next of each domain; auto: the latter where the source gives such targets.",
     )
+    copies: bool = setting(True, help="Of windows: keep test windows that stand inside a training window.")
+    training_share: float = setting(1.0, at_least=0.01, at_most=1.0, help="Share of the training sequences to learn.")
     target_in_input: bool = setting(False, help="Leave the target in the input, as the released code does.")
     seed: int = setting(0, at_least=0, help="Draws the accounts or windows that are held out.")
 

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lightgc2n.data.dataset import Ints, Longs
-from lightgc2n.data.splits import ranges
+from lightgc2n.data.division import Split, ranges
+from lightgc2n.data.questions import Queries
 
 Bools = npt.NDArray[np.bool_]
 
@@ -42,6 +43,22 @@ def joined(*parts: Rows) -> Rows:
     events = np.concatenate([part.events[ranges(part.start, part.stop)[0]] for part in parts])
     bounds = np.append(0, np.cumsum(np.concatenate([part.lengths for part in parts])))
     return Rows(account, bounds[:-1], bounds[1:], events)
+
+
+def query_rows(queries: Queries) -> Rows:
+    """What each query shows, and its target behind it."""
+    owner = queries.owner.astype(np.int64)
+    if (queries.target_event == queries.stop).all():
+        return Rows(owner, queries.start, queries.target_event + 1, queries.events)
+    places, offsets = ranges(queries.start, queries.stop + 1)
+    places[offsets[1:] - 1] = queries.target_event
+    return Rows(owner, offsets[:-1], offsets[1:], queries.events[places])
+
+
+def training_rows(split: Split) -> Rows:
+    """The sequences that a model learns from."""
+    train = split.train
+    return Rows(train.sequence_accounts.astype(np.int64), train.offsets[:-1], train.offsets[1:], train.events)
 
 
 def stands_in(asked: Rows, training: Rows, accounts: int, items: int) -> tuple[Bools, Bools]:

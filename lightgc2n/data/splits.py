@@ -23,6 +23,7 @@ from lightgc2n.data.division import ranges as ranges
 from lightgc2n.data.questions import UNSEEN as UNSEEN
 from lightgc2n.data.questions import Queries as Queries
 from lightgc2n.data.questions import given_targets, questions_at, questions_by_domain
+from lightgc2n.data.thinning import with_share_of_training, without_copies
 from lightgc2n.errors import DataError
 
 LEAK_STAMP = "random windows: test windows overlap training windows of the same account"
@@ -34,6 +35,10 @@ def split_dataset(dataset: Dataset, config: SplitConfig) -> Split:
     by_domain = _asks_each_domain(dataset, config)
     split = (BY_DOMAIN if by_domain else PROTOCOLS)[config.protocol](dataset, config)
     split = replace(split, by_domain=by_domain)
+    if not config.copies:
+        split = without_copies(dataset, split)
+    if config.training_share < 1:
+        split = with_share_of_training(split)
     if len(split.test) == 0:
         raise DataError(f"{dataset.name}: protocol {config.protocol} finds no account to test. Is the log too short?")
     return _with_target_in_input(split) if config.target_in_input else split

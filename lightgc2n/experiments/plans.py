@@ -10,7 +10,8 @@
 
 Each of `data`, `domain`, `model` and `seed` may be a list, and every combination is a run, called
 DATA[-DOMAIN]-MODEL-seedN. A `[[run]]` takes all that it does not say from the top; its `name` then stands for MODEL.
-`config` names a folder with one TOML file a model; what the plan says itself beats such a file.
+`config` names a folder with one TOML file a model; what the plan says itself beats such a file. A floor
+is a run too: it is counted and tested.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,8 +29,7 @@ from lightgc2n.training.steps import TrainingConfig
 
 AXES: dict[str, type[Any]] = {"data": str, "domain": str, "model": str, "seed": int}
 DEFAULTS = {"domain": "", "model": "lightgc2n", "seed": 0}
-TRAINED = [name for name, entry in zoo.ZOO.items() if not entry.is_floor]
-TABLES = ("split", "training", *TRAINED)
+TABLES = ("split", "training", *zoo.ZOO)
 
 
 def read_plan(path: Path) -> dict[str, RunPlan]:
@@ -103,9 +103,8 @@ def _several(axis: str, given: Any, where: str) -> list[Any]:
     for value in values:
         if type(value) is not AXES[axis]:
             raise SettingError(f"{where}: {axis} must be {AXES[axis].__name__} or a list of it, found {value!r}.")
-        if axis == "model" and value not in TRAINED:
-            floor = f"{value} is a floor: it needs no training. Use lightgc2n compare."
-            raise SettingError(f"{where}: {floor if value in zoo.ZOO else unknown_name('model', str(value), TRAINED)}")
+        if axis == "model" and value not in zoo.ZOO:
+            raise SettingError(f"{where}: {unknown_name('model', str(value), zoo.ZOO)}")
     if not values or len(set(values)) < len(values):
         raise SettingError(f"{where}: {axis} must list each of its values once, found {values!r}.")
     return values

@@ -65,7 +65,12 @@ class RunPlan:
         return {
             "made_by": f"lightgc2n {__version__}",
             **self.parts(),
-            "data": {"folder": str(self.data.resolve()), "domain": self.domain, "checksum": dataset.checksum},
+            "data": {
+                "folder": str(self.data.resolve()),
+                "domain": self.domain,
+                "checksum": dataset.checksum,
+                "name": dataset.name,
+            },
             "from": _origin(self.from_run) if self.from_run is not None else None,
             "versions": versions(),
             "commit": _commit(),
@@ -85,9 +90,9 @@ def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
 
 def refuse_another_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
     """Stops when the run in `folder` is not the planned one."""
-    found = read_run(folder)
+    found, kept = read_run(folder), plan_of(folder).parts()  # a setting that came later has its default in old runs
     for part, wanted in plan.parts().items():
-        if found[part] != wanted:
+        if kept[part] != wanted:
             raise OutputError(
                 f"{folder} holds another run ({part} differs). Choose another --out, or the same settings."
             )
@@ -189,5 +194,8 @@ def _holds_something(folder: Path) -> bool:
 def _commit() -> str | None:
     """The commit of the source, where it is a checkout."""
     here = Path(__file__).parent
-    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+    except OSError:  # a bare machine may have no git
+        return None
     return done.stdout.strip() or None

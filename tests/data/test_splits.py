@@ -1,12 +1,14 @@
 """Each protocol keeps its promise, on logs that can be followed by eye and on any others."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgc2n.config import read_settings
-from lightgc2n.data.dataset import Dataset
+from lightgc2n.data.dataset import Dataset, Domain
 from lightgc2n.data.splits import UNSEEN, Queries, Split, SplitConfig, split_dataset
 from lightgc2n.errors import DataError, SettingError
 from tests.worlds import dataset_of
@@ -117,6 +119,74 @@ def test_windows_keep_the_parts_of_the_source() -> None:
     assert split.test.owner.tolist() == [1, 1]
     assert (split.train.sequences, len(split.validation)) == (11, 1)
     assert (split.test.account == UNSEEN).all()
+
+
+COPIES = [
+    ("a", "p q r s"),  # training
+    ("a", "p q r"),  # validation, and inside the first
+    ("a", "x y z"),
+    ("a", "p q r s"),  # test: a copy
+    ("a", "q r s"),  # inside
+    ("a", "q s"),  # in the same order, but not in a row
+    ("b", "q r s"),  # another account's
+    ("a", "y z w"),  # overlaps, and its target is new
+]
+
+
+def test_windows_that_stand_in_a_training_window_can_be_left_out() -> None:
+    data = dataset_of(COPIES, kind="windows", parts=[0, 0, 0, 1, 1, 1, 1, 1])
+    kept, less = (split_dataset(data, config(protocol="windows", copies=copies)) for copies in (True, False))
+    assert len(kept.test) == 5
+    places = zip(less.test.start, less.test.stop, strict=True)
+    found = [names(data, data.events[start : stop + 1]) for start, stop in places]
+    assert found == ["q s", "q r s", "y z w"]
+    assert less.test.owner.tolist() == [0, 1, 0]
+    assert training(data, less) == training(data, kept)
+    assert less.notes[-1].startswith("2 of 5 test windows")
+    assert len(less.stamps) == 2
+
+
+def test_a_validation_window_inside_a_training_window_chooses_nothing_and_hides_its_copy() -> None:
+    """Whichever of the three alike is drawn for validation, it stands in another; so does the test window."""
+    data = dataset_of([("a", "p q r")] * 3 + [("a", "q r"), ("a", "x y")], kind="windows", parts=[0, 0, 0, 1, 1])
+    less = split_dataset(data, config(protocol="windows", copies=False))
+    assert (len(less.validation), less.train.sequences) == (0, 2)
+    assert names(data, less.test.target) == "y"
+
+
+def test_logs_have_no_windows_to_leave_out() -> None:
+    with pytest.raises(DataError, match=r"split\.copies=false is for windows"):
+        split_dataset(dataset_of([("a", "p q r s")]), config(copies=False))
+
+
+def test_shares_of_the_training_sequences_lie_in_one_another() -> None:
+    logs = [(f"a{number}", f"p q r{number} s t") for number in range(20)]
+    data = dataset_of(logs, times=[[number, 21, 22, 23, 24] for number in range(20)])
+    whole = split_dataset(data, config())
+    before: set[tuple[str, str]] = set()
+    for share, count in ((0.2, 4), (0.55, 11), (1.0, 20)):
+        split = split_dataset(data, config(training_share=share))
+        found = training(data, split)
+        assert len(found) == len(set(found)) == count
+        assert before < set(found) <= set(training(data, whole))
+        assert (data.events[split.train_events] == split.train.events).all()
+        assert split.train.times is not None
+        assert (np.asarray(data.times)[split.train_events] == split.train.times).all()
+        assert asked(data, split.test) == asked(data, whole.test)
+        known = {data.accounts[owner] for owner in split.test.owner[split.test.account != UNSEEN]}
+        assert known == {account for account, _ in found}
+        before = set(found)
+
+
+def test_a_share_keeps_the_targets_that_stand_apart() -> None:
+    data = dataset_of([(f"a{number}", "p q r") for number in range(10)], kind="windows")
+    domains = (Domain("E", 0, 2), Domain("V", 2, 3))
+    targets = np.column_stack([np.arange(10) % 2, np.full(10, 2)]).astype(np.int32)
+    data = replace(data, domains=domains, targets=targets)
+    train = split_dataset(data, config(protocol="windows", training_share=0.5)).train
+    assert train.given is not None
+    assert (train.given == targets[train.sequence_accounts]).all()
+    assert train.sequences == 4  # half of the 7 that are neither for the test nor for validation
 
 
 def test_target_in_input_shows_the_answer_and_is_stamped() -> None:

@@ -19,7 +19,7 @@ from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.errors import OutputError, SettingError
 from lightgc2n.experiments.plans import read_plan
 from lightgc2n.experiments.results import read_ranks
-from lightgc2n.experiments.side_by_side import train_one
+from lightgc2n.experiments.side_by_side import last_word, train_one, train_plan
 from lightgc2n.experiments.single import evaluate_run
 from lightgc2n.experiments.summary import summarise, write_summary
 from lightgc2n.training.loop import BEST, LAST
@@ -84,7 +84,6 @@ def test_each_model_takes_its_file_and_the_plan_beats_it(tmp_path: Path) -> None
         ("data = 'E'\nconfig = 'nowhere'", "config must name a folder with one TOML file a model, found 'nowhere'"),
         ("modle = 'lightgc2n'", "Did you mean 'model'?"),
         ("data = 'E'\nmodel = 'lightgc2m'", "Did you mean 'lightgc2n'?"),
-        ("data = 'E'\nmodel = 'markov'", "markov is a floor"),
         ("model = 'lightgc2n'", "says no data"),
         ("data = 'E'\nseed = '1'", "seed must be int or a list of it, found '1'"),
         ("data = 'E'\nseed = []", "seed must list each of its values once"),
@@ -152,6 +151,57 @@ def test_runs_go_side_by_side_and_one_that_fails_stops_no_other(world: Path) -> 
     assert "2 runs, 2 of them finished" in again.stderr
     assert "Not finished: homes-wild-seed0 (0 epochs)." in again.stdout
     assert (first / "results.json").stat().st_mtime_ns == before
+
+
+def test_floors_are_runs_that_are_counted_and_tested(world: Path, tmp_path: Path) -> None:
+    text = 'data = "homes"\nmodel = ["recency", "markov"]\n[markov]\nreach = 2\n'
+    words = ["train", "--plan", written(world, text), "--out", tmp_path / "out", "--device", "cpu"]
+    assert run(*words).returncode == 0
+    markov = tmp_path / "out" / "homes-markov-seed0"
+    compared = run("compare", world / "homes", "--models", "markov", "--set", "markov.reach=2", "--json")
+    expected = json.loads(compared.stdout)["models"]["markov"]["metrics"]["all"]["MRR@20"]["value"]
+    results = json.loads((markov / "results.json").read_text())
+    assert results["metrics"]["MRR@20"] == pytest.approx(expected)
+    assert (results["epochs"], results["parameters"], results["validation"]) == (0, 0, None)
+    assert results["stored_numbers"] > 0
+    assert json.loads((markov / "run.json").read_text())["settings"]["reach"] == 2
+    again = run(*words)
+    assert "2 runs, 2 of them finished" in again.stderr
+    assert "| homes-recency | 1 |" in (tmp_path / "out" / "summary.md").read_text()
+
+
+def test_one_process_may_take_several_runs_and_one_that_fails_stops_no_other(world: Path, tmp_path: Path) -> None:
+    bad = '[[run]]\nname = "wild"\ntraining.learning_rate = 1e30\ntraining.clip = 0\n'
+    plan = written(world, SMALL + bad + "[[run]]\nseed = [0, 1]\n")
+    state = train_plan(plan, tmp_path / "out", together=3)
+    assert state.failed == ["homes-wild-seed0"]
+    assert state.finished == ["homes-lightgc2n-wo-a-seed0", "homes-lightgc2n-wo-a-seed1"]
+    assert last_word(tmp_path / "out", "homes-wild-seed0").startswith("error: epoch 0")
+    train_one(plan, tmp_path / "alone", "homes-lightgc2n-wo-a-seed1")
+    first, second = (
+        read_ranks(tmp_path / out / "homes-lightgc2n-wo-a-seed1").rank.tolist() for out in ("out", "alone")
+    )
+    assert first == second
+
+
+def test_a_floor_that_cannot_be_counted_stops_no_other(world: Path, tmp_path: Path) -> None:
+    text = 'data = "homes"\nmodel = "recency"\n[[run]]\n[[run]]\nname = "late"\nsplit.protocol = "windows"\n'
+    done = run("train", "--plan", written(world, text), "--out", tmp_path / "out", "--device", "cpu")
+    assert (done.returncode, "homes-late-seed0" in done.stderr, "holds logs" in done.stderr) == (1, True, True)
+    assert (tmp_path / "out" / "homes-recency-seed0" / "results.json").is_file()
+
+
+def test_equal_questions_have_equal_checksums_whatever_is_learned_from(world: Path, tmp_path: Path) -> None:
+    """One domain of a log by itself, and a share of the training data, ask the same; another protocol does not."""
+    same, other = "split.training_share = 0.5", 'split.protocol = "cold-accounts"'
+    text = 'data = "homes"\ndomain = "video"\nmodel = "recency"\n[[run]]\n'
+    text += "".join(f'[[run]]\nname = "{name}"\n{said}\n' for name, said in (("half", same), ("cold", other)))
+    assert run("train", "--plan", written(world, text), "--out", tmp_path / "out").returncode == 0
+    found = [
+        json.loads((tmp_path / "out" / f"homes-video-{name}-seed0" / "results.json").read_text())["questions"]
+        for name in ("recency", "half", "cold")
+    ]
+    assert found[0] == found[1] != found[2]
 
 
 def test_a_slice_ends_at_an_epoch_and_the_same_command_goes_on(world: Path, tmp_path: Path) -> None:

@@ -1,0 +1,164 @@
+"""What an experiment is asked for, and the plan that follows: one `[[run]]` for each model, dataset and setting."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lightgc2n import zoo
+from lightgc2n.config import unknown_name
+from lightgc2n.data.dataset import load_dataset
+from lightgc2n.errors import SettingError
+from lightgc2n.experiments.model_settings import files_of_models, tables_of_model
+
+Tables = Mapping[str, Mapping[str, Any]]
+PROTOCOLS = ("auto", "last", "time", "cold-accounts", "windows")
+OF_KIND = {"logs": "last", "windows": "windows"}
+FAMILIES = ("lightgc2n-plus", "lightgc2n")  # an ablation takes the settings of the model that it is one of
+
+
+@dataclass(frozen=True)
+class Source:
+    """A prepared dataset, as far as a plan must know it."""
+
+    folder: Path
+    kind: str
+    domains: tuple[str, ...]
+    targets_apart: bool  # the source gives the next item of each domain
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name
+
+    @property
+    def two_domains(self) -> bool:
+        return len(self.domains) > 1
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a command asks for; what it leaves open, the experiment decides."""
+
+    sources: tuple[Source, ...]
+    protocol: str = "auto"
+    seeds: int | None = None
+    budget: int | None = None  # most epochs of a run
+    models: str = ""
+    config: Path | None = None
+    changes: Tables = field(default_factory=dict)  # of --set: table -> name -> value
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise SettingError(f"--protocol: {unknown_name('protocol', self.protocol, PROTOCOLS)}")
+        for table in self.changes:
+            if table not in (known := ("split", "training", *zoo.ZOO)):
+                raise SettingError(f"--set: {unknown_name('table', table, known)}")
+
+    def chosen(self, models: Iterable[str]) -> list[str]:
+        """The models that the command names, or else these."""
+        return zoo.choose_models(self.models) if self.models else list(models)
+
+    def protocol_of(self, source: Source) -> str:
+        return OF_KIND[source.kind] if self.protocol == "auto" else self.protocol
+
+    def views(self) -> Iterator[tuple[Source, str]]:
+        """Each dataset of one domain, and each domain of one that has several; of these a quick look takes one."""
+        for source in self.sources:
+            domains = source.domains if source.two_domains else ("",)
+            yield from ((source, domain) for domain in (domains[:1] if self.quick else domains))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run of an experiment, before seeds."""
+
+    source: Source
+    model: str
+    domain: str = ""
+    label: str = ""  # stands for the model in the name of the run
+    split: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """As a plan calls the run, less its seed."""
+        return "-".join(filter(None, [self.source.name, self.domain, self.label or self.model]))
+
+
+def source_of(folder: Path) -> Source:
+    """The dataset in `folder`."""
+    dataset = load_dataset(folder)
+    names = tuple(domain.name for domain in dataset.domains)
+    return Source(folder, dataset.kind, names, dataset.targets is not None)
+
+
+def sources_of(folders: Iterable[Path]) -> tuple[Source, ...]:
+    """The datasets; two with one name would write to the same runs."""
+    sources = tuple(source_of(folder) for folder in folders)
+    for name in {source.name for source in sources}:
+        if (count := sum(source.name == name for source in sources)) > 1:
+            raise SettingError(f"--data: {count} folders called {name}. Rename one: runs are named after them.")
+    return sources
+
+
+def settings_file(config: Path | None, entry: Entry) -> Path | None:
+    """The file of settings for a run: in the folder of its dataset or domain, or else in `config` itself."""
+    if config is None:
+        return None
+    family = next((name for name in FAMILIES if entry.model.startswith(name)), entry.model)
+    for name in (f"{entry.source.name}-{entry.domain}", entry.domain, entry.source.name):
+        if name and (config / name).is_dir():
+            return _files(config / name).get(entry.model) or _files(config / name).get(family)
+    files = _files(config) if any(config.glob("*.toml")) else {}
+    return files.get(entry.model) or files.get(family)
+
+
+@cache
+def _files(folder: Path) -> dict[str, Path]:
+    return files_of_models(folder)
+
+
+def plan_lines(
+    setup: Setup, entries: Iterable[Entry], seeds: int, epochs: int, data: Mapping[str, str]
+) -> Iterator[str]:
+    """The plan of an experiment, in TOML.
+
+    Args:
+        seeds: how many, unless the setup says so.
+        epochs: the most of a run, unless its settings file, the setup or the entry says so.
+        data: where each dataset lies, seen from the plan.
+    """
+    for entry in entries:
+        path = settings_file(setup.config, entry)
+        filed = tables_of_model(path, path.stem) if path else {}
+        told = {"epochs": setup.budget} if setup.budget else {}
+        floor = zoo.ZOO[entry.model].is_floor
+        tables: dict[str, Mapping[str, Any]] = {
+            "split": {"protocol": setup.protocol_of(entry.source), **setup.changes.get("split", {}), **entry.split},
+            "training": {"epochs": epochs, **filed.get("training", {}), **told, **setup.changes.get("training", {}),
+                         **entry.training},
+            entry.model: {**(filed[path.stem] if path else {}), **setup.changes.get(entry.model, {}),
+                          **entry.settings},
+        }  # fmt: skip
+        yield "[[run]]"
+        yield f"data = {toml(data[entry.source.name])}"
+        yield f"model = {toml(entry.model)}"
+        yield from (
+            f"{name} = {toml(value)}" for name, value in (("domain", entry.domain), ("name", entry.label)) if value
+        )
+        yield f"seed = {toml(list(range(1 if floor else setup.seeds or seeds)))}"  # a floor draws nothing
+        yield from (f"{name} = {toml(table)}" for name, table in tables.items() if table)
+        yield ""
+
+
+def toml(value: Any) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {toml(inner)}" for name, inner in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | str) else repr(value)
