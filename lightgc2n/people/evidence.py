@@ -28,9 +28,9 @@ class Learned:
     spread: Floats
     contrast: Contrast
 
-    def described(self, logs: Logs, row: Longs) -> Sessions:
-        """The sessions of logs whose accounts stand in these rows of the training logs, traits in training spreads."""
-        sessions = describe(logs, self.tables, self.fold[row])
+    def described(self, logs: Logs, fold: Longs) -> Sessions:
+        """The sessions of logs, each account by the tables of its fold, traits in training spreads."""
+        sessions = describe(logs, self.tables, fold)
         return replace(sessions, traits=(sessions.traits - self.centre) / self.spread)
 
 
@@ -39,7 +39,7 @@ def by_contrast(logs: Logs, count: Longs | None, random: np.random.Generator) ->
     assert count is not None
     learned = learn(logs.training or logs, random)
     row = np.arange(logs.accounts) if logs.row is None else logs.row
-    sessions = learned.described(logs, row)
+    sessions = learned.described(logs, learned.fold[row])
     person = np.zeros(len(sessions.owner), dtype=np.int64)
     for account, start, stop in account_sessions(sessions):
         found = evidence(sessions, learned.contrast, start, stop)

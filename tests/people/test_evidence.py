@@ -130,7 +130,7 @@ def test_no_pair_across_is_nearer_than_sessions_of_one_account() -> None:
 def test_evidence_is_of_the_pair_and_symmetric(monkeypatch: pytest.MonkeyPatch) -> None:
     logs, who = world(12)
     learned = learn(logs, np.random.default_rng(0))
-    sessions = learned.described(logs, np.arange(12))
+    sessions = learned.described(logs, learned.fold)
     whole = evidence(sessions, learned.contrast, 30, 60)
     assert np.array_equal(whole, whole.T)
     assert not whole.diagonal().any()
