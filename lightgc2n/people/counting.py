@@ -3,7 +3,7 @@
 Shapes: N sessions of one account, A accounts, F features, K people.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from lightgc2n.people.points import Floats
 SHARES = np.array([0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # of pairs that are one person's
 FEATURES = 3 + len(SHARES) + 3 * MOST_PEOPLE
 FARTHEST = 4  # standard deviations
+STEPS, RATE, DECAY = 600, 0.05, 0.03
+CAUTION = 0.8  # log odds in favour of one person, when it comes to deciding
 
 
 def count_features(evidence: Floats, size: Longs) -> Floats:
@@ -53,19 +55,55 @@ class CountHead:
     centre: Floats  # [F]
     spread: Floats  # [F]
     weights: Floats  # [2 F + 1, K]
-    caution: float = 0.0  # log odds in favour of one person, when it comes to deciding
+    caution: float = CAUTION
 
 
 def plain_head() -> CountHead:
-    """One person, nearly surely, whatever the evidence: what is said before anything was learned."""
+    """One person, whatever the evidence: what is said where nothing could be learned."""
     weights = np.zeros((2 * FEATURES + 1, MOST_PEOPLE))
-    weights[0, 0] = 5.0
+    weights[0, 0] = np.log(4.0 * (MOST_PEOPLE - 1))  # four to one
     return CountHead(np.zeros(FEATURES), np.ones(FEATURES), weights)
+
+
+def learn_head(features: Floats, people: Longs, prior: Floats | None = None) -> CountHead:
+    """The head that fits accounts whose people are known best: cross-entropy and a small decay, by Adam.
+
+    Args:
+        people: behind each account, 1 to 5.
+        prior: how often each count is to be expected, if not as often as among these accounts.
+    """
+    target = np.eye(MOST_PEOPLE)[people - 1]
+    weight = np.ones(len(people)) if prior is None else prior[people - 1] / target.mean(axis=0)[people - 1]
+    spread = features.std(axis=0)
+    weights = np.zeros((2 * features.shape[1] + 1, MOST_PEOPLE))
+    head = CountHead(features.mean(axis=0), np.where(spread > 0, spread, np.inf), weights)
+    rows = expanded(head, features)
+    mean, square = np.zeros((2, *head.weights.shape))
+    for step in range(1, STEPS + 1):
+        slope = slopes(head, rows, target, weight / weight.sum())
+        mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
+        change = mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
+        head = replace(head, weights=head.weights - RATE * (1 - step / STEPS) * change)
+    return head
+
+
+def slopes(head: CountHead, rows: Floats, target: Floats, weight: Floats) -> Floats:
+    """Of the cross-entropy plus half the decay times the squared weights, for each weight.
+
+    Args:
+        rows: expanded features [A, 2 F + 1].
+        target: 1 at the true count [A, K].
+        weight: of each account [A].
+    """
+    return rows.T @ ((softmax(rows @ head.weights) - target) * weight[:, None]) + DECAY * head.weights
 
 
 def chances(head: CountHead, features: Floats) -> Floats:
     """Of one person, of two ... behind each account [A, K]; rows sum to one."""
-    scores = expanded(head, features) @ head.weights
+    return softmax(expanded(head, features) @ head.weights)
+
+
+def softmax(scores: Floats) -> Floats:
     likely = np.exp(scores - scores.max(axis=1, keepdims=True))
     return likely / likely.sum(axis=1, keepdims=True)
 

@@ -11,8 +11,9 @@ import numpy as np
 from lightgc2n.data.dataset import Ints, Longs
 from lightgc2n.errors import DataError
 from lightgc2n.people.assigning import assign
-from lightgc2n.people.counting import CountHead, chances, count_features, decide, plain_head
+from lightgc2n.people.counting import CountHead, chances, count_features, decide
 from lightgc2n.people.evidence import Learned, evidence, learn
+from lightgc2n.people.merging import learn_count
 from lightgc2n.people.points import Floats, Logs
 from lightgc2n.people.sessions import usual_gap
 
@@ -40,7 +41,9 @@ class PeopleFinder:
     def learn(cls, training: Logs, random: np.random.Generator) -> "PeopleFinder":
         """A finder for accounts like those of the training logs, which need no vectors of their own."""
         gap = None if training.times is None else usual_gap(training.times) if training.gap is None else training.gap
-        return cls(learn(training, random), plain_head(), gap)
+        learned = learn(training, random)
+        sessions = learned.described(training, learned.fold)
+        return cls(learned, learn_count(sessions, learned.contrast, learned.fold, random), gap)
 
     @property
     def catalogue(self) -> int:
@@ -61,7 +64,7 @@ class PeopleFinder:
         logs = self._history(items, times)
         fold = self.learned.fold[[row]] if row is not None else np.zeros(1, dtype=np.int64)
         sessions = self.learned.described(logs, fold)
-        found = evidence(sessions, self.learned.contrast, 0, len(sessions.owner))
+        found = evidence(sessions, self.learned.contrast, np.arange(len(sessions.owner)))
         likely = chances(self.head, count_features(found, sessions.size)[None])[0]
         if count is not None:
             likely = np.eye(len(likely))[count - 1]
