@@ -36,7 +36,7 @@ def identify(
 ) -> None:
     """Ask methods who did what, on accounts whose people are known, and say how right they are.
 
-    Labels are read by the scorer alone; see docs/people.md.
+    Labels are read by the scorer, and by methods that say so; see docs/people.md.
     """
     from lightgc2n.data.dataset import load_dataset, verify_dataset
     from lightgc2n.data.files import refuse_existing

@@ -16,7 +16,7 @@ SHARES = np.array([0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # of pairs that are o
 FEATURES = 3 + len(SHARES) + 3 * MOST_PEOPLE
 FARTHEST = 4  # standard deviations
 STEPS, RATE, DECAY = 600, 0.05, 0.03
-CAUTION = 0.8  # log odds in favour of one person, when it comes to deciding
+CAUTION = 1.0  # log odds in favour of one person, when it comes to deciding
 
 
 def count_features(evidence: Floats, size: Longs) -> Floats:
