@@ -31,7 +31,7 @@ from lightgc2n.recommending.histories import whole_logs
 
 METHODS: dict[str, Method] = {
     **FLOORS,
-    "length-alone": Method(partial(by_examples, features=lengths), given=False, needs="examples"),
+    "length-alone": Method(partial(by_examples, features=lengths, decay=1e-3), given=False, needs="examples"),
     "contrast": Method(by_contrast),
     "contrast-taught": Method(by_examples, given=False, needs="examples"),
 }

@@ -40,5 +40,5 @@ def reliability_plot(told: dict[str, dict[str, Any]], name: str) -> "Figure":
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.set_aspect("equal")
-    axes.legend(loc="upper left", fontsize="small")
+    axes.legend(loc="lower right", fontsize="small")
     return figure

@@ -4,14 +4,14 @@ Shapes: E events, S sessions, A accounts, F features, K people.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
 from lightgc2n.people.assigning import assign
 from lightgc2n.people.clustering import MOST_PEOPLE
-from lightgc2n.people.counting import CountHead, chances, count_features, decide, learn_head
+from lightgc2n.people.counting import DECAY, CountHead, chances, count_features, decide, fitting_caution, learn_head
 from lightgc2n.people.describing import Sessions
 from lightgc2n.people.evidence import Learned, account_sessions, evidence, learn
 from lightgc2n.people.floors import Told
@@ -42,14 +42,22 @@ def by_contrast(logs: Logs, count: Longs | None, random: Random) -> Longs | Told
 
 
 def by_examples(
-    logs: Logs, count: Longs | None, random: Random, *, examples: Examples, features: Features = count_features
+    logs: Logs,
+    count: Longs | None,
+    random: Random,
+    *,
+    examples: Examples,
+    features: Features = count_features,
+    decay: float = DECAY,
 ) -> Longs | Told:
     """The same evidence, and the count as it is in accounts whose people are known."""
     learned = learn(logs.training or logs, random)
     if count is not None:
         return _assigned(learned, logs, count)
-    known = _features(learned, examples.logs, features)
-    return _counted(learned, logs, learn_head(known, np.minimum(examples.people, MOST_PEOPLE)), features)
+    known, people = _features(learned, examples.logs, features), np.minimum(examples.people, MOST_PEOPLE)
+    head = learn_head(known, people, decay=decay)
+    head = replace(head, caution=fitting_caution(chances(head, known), people))
+    return _counted(learned, logs, head, features)
 
 
 def lengths(evidence: Floats, size: Longs) -> Floats:

@@ -17,6 +17,7 @@ FEATURES = 3 + len(SHARES) + 3 * MOST_PEOPLE
 FARTHEST = 4  # standard deviations
 STEPS, RATE, DECAY = 600, 0.05, 0.03
 CAUTION = 1.0  # log odds in favour of one person, when it comes to deciding
+MOST_SPLIT = 0.15  # of single accounts, where it is known who they are
 
 
 def count_features(evidence: Floats, size: Longs) -> Floats:
@@ -65,7 +66,7 @@ def plain_head() -> CountHead:
     return CountHead(np.zeros(FEATURES), np.ones(FEATURES), weights)
 
 
-def learn_head(features: Floats, people: Longs, prior: Floats | None = None) -> CountHead:
+def learn_head(features: Floats, people: Longs, prior: Floats | None = None, decay: float = DECAY) -> CountHead:
     """The head that fits accounts whose people are known best: cross-entropy and a small decay, by Adam.
 
     Args:
@@ -80,14 +81,14 @@ def learn_head(features: Floats, people: Longs, prior: Floats | None = None) -> 
     rows = expanded(head, features)
     mean, square = np.zeros((2, *head.weights.shape))
     for step in range(1, STEPS + 1):
-        slope = slopes(head, rows, target, weight / weight.sum())
+        slope = slopes(head, rows, target, weight / weight.sum(), decay)
         mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
         change = mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
         head = replace(head, weights=head.weights - RATE * (1 - step / STEPS) * change)
     return head
 
 
-def slopes(head: CountHead, rows: Floats, target: Floats, weight: Floats) -> Floats:
+def slopes(head: CountHead, rows: Floats, target: Floats, weight: Floats, decay: float) -> Floats:
     """Of the cross-entropy plus half the decay times the squared weights, for each weight.
 
     Args:
@@ -95,7 +96,7 @@ def slopes(head: CountHead, rows: Floats, target: Floats, weight: Floats) -> Flo
         target: 1 at the true count [A, K].
         weight: of each account [A].
     """
-    return rows.T @ ((softmax(rows @ head.weights) - target) * weight[:, None]) + DECAY * head.weights
+    return rows.T @ ((softmax(rows @ head.weights) - target) * weight[:, None]) + decay * head.weights
 
 
 def chances(head: CountHead, features: Floats) -> Floats:
@@ -119,3 +120,12 @@ def decide(likely: Floats, caution: float) -> Longs:
     favour = np.zeros(likely.shape[1])
     favour[0] = caution
     return (np.log(likely + 1e-12) + favour).argmax(axis=1) + 1
+
+
+def fitting_caution(likely: Floats, people: Longs) -> float:
+    """The least caution with which at most MOST_SPLIT of the accounts of one person are split."""
+    if not (people == 1).any():
+        return CAUTION
+    odds = np.log(likely[people == 1] + 1e-12)
+    needed = np.maximum(odds[:, 1:].max(axis=1) - odds[:, 0], 0)
+    return float(np.quantile(needed, 1 - MOST_SPLIT, method="higher"))

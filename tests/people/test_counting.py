@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from lightgc2n.people import assigning, counting
+from lightgc2n.people import assigning
 from lightgc2n.people.assigning import fits
 from lightgc2n.people.counting import (
+    CAUTION,
     FEATURES,
     SHARES,
     CountHead,
@@ -13,6 +14,7 @@ from lightgc2n.people.counting import (
     count_features,
     decide,
     expanded,
+    fitting_caution,
     learn_head,
     plain_head,
     share_likelihoods,
@@ -86,6 +88,18 @@ def test_one_person_is_favoured() -> None:
     assert chances(said, np.zeros((1, FEATURES)))[0, 0] == pytest.approx(0.8, abs=1e-9)
 
 
+def test_as_much_caution_as_known_singles_need() -> None:
+    # Ten singles; the odds of two people against one are 1/4, 1/3 ..., and 3 and 4 for the last two of them.
+    two = np.array([0.2, 0.25, 0.3, 0.1, 0.4, 0.2, 0.3, 0.1, 0.75, 0.8, 0.9])
+    likely = np.column_stack([1 - two, two])
+    people = np.array([1] * 10 + [2])
+    found = fitting_caution(likely, people)
+    assert found == pytest.approx(np.log(3))  # more than 15 % would be split without, one in ten is with it
+    assert (decide(likely, found)[:10] > 1).sum() == 1
+    assert fitting_caution(likely[:8], people[:8]) == 0
+    assert fitting_caution(likely[10:], people[10:]) == CAUTION
+
+
 def test_slopes_of_the_head_are_those_of_its_loss() -> None:
     random = np.random.default_rng(0)
     head = CountHead(np.zeros(2), np.ones(2), random.normal(size=(5, 5)))
@@ -98,9 +112,9 @@ def test_slopes_of_the_head_are_those_of_its_loss() -> None:
     def loss() -> float:
         scores = rows @ head.weights
         entropy = np.log(np.exp(scores).sum(axis=1)) - (scores * target).sum(axis=1)
-        return float(weight @ entropy + counting.DECAY / 2 * (head.weights**2).sum())
+        return float(weight @ entropy + 0.3 / 2 * (head.weights**2).sum())
 
-    found = slopes(head, rows, target, weight)
+    found = slopes(head, rows, target, weight, 0.3)
     for place in np.ndindex(5, 5):
         plain = head.weights[place]
         head.weights[place] = plain + 1e-6
