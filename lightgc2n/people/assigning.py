@@ -50,7 +50,21 @@ def _squared_distances(points: Floats, centres: Floats) -> Floats:
 
 def mean_field_step(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:
     """The shares of each session, given those of the others: by how well it fits, and a little by the plain sum."""
-    score = FIT_WEIGHT * fits(evidence, weight, belongs) + SUM_WEIGHT * (evidence @ (belongs * weight[:, None]))
+    return _shares(fits(evidence, weight, belongs), evidence @ (belongs * weight[:, None]))
+
+
+def assign_others(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:
+    """The shares of M further sessions [M, K], given those of N, as in one mean-field step.
+
+    Args:
+        evidence: of each pair of one of the M and one of the N [M, N].
+    """
+    mass = belongs * weight[:, None]
+    return _shares(np.log((np.exp(evidence) @ mass + 1) / (mass.sum(axis=0) + 1)), evidence @ mass)
+
+
+def _shares(fit: Floats, total: Floats) -> Floats:
+    score = FIT_WEIGHT * fit + SUM_WEIGHT * total
     likely = np.exp(score - score.max(axis=1, keepdims=True))
     return likely / likely.sum(axis=1, keepdims=True)
 

@@ -105,8 +105,14 @@ def evidence(sessions: Sessions, contrast: Contrast, places: Longs) -> Floats:
     """log(p_same / p_other) of every pair of the sessions at these places, 0 on the diagonal."""
     one, other = np.triu_indices(len(places), 1)
     found = np.zeros((len(places), len(places)))
+    found[one, other] = found[other, one] = pair_evidence(sessions, contrast, places[one], places[other])
+    return found
+
+
+def pair_evidence(sessions: Sessions, contrast: Contrast, one: Longs, other: Longs) -> Floats:
+    """log(p_same / p_other) of each pair, some at a time."""
+    found = np.zeros(len(one))
     for first in range(0, len(one), PAIRS_AT_ONCE):
-        left, right = (side[first : first + PAIRS_AT_ONCE] for side in (one, other))
-        features = pair_features(sessions, places[left], places[right])
-        found[left, right] = found[right, left] = log_ratio(contrast.log_odds(features))
+        part = slice(first, first + PAIRS_AT_ONCE)
+        found[part] = log_ratio(contrast.log_odds(pair_features(sessions, one[part], other[part])))
     return found

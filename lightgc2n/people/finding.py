@@ -10,12 +10,16 @@ import numpy as np
 
 from lightgc2n.data.dataset import Ints, Longs
 from lightgc2n.errors import DataError
-from lightgc2n.people.assigning import assign
+from lightgc2n.people.assigning import assign, assign_others
+from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.counting import CountHead, chances, count_features, decide
-from lightgc2n.people.evidence import Learned, evidence, learn
+from lightgc2n.people.describing import Sessions
+from lightgc2n.people.evidence import Learned, evidence, learn, pair_evidence
 from lightgc2n.people.merging import learn_count
 from lightgc2n.people.points import Floats, Logs
 from lightgc2n.people.sessions import usual_gap
+
+MOST_SESSIONS = 400  # that people are found in, the newest; pairs grow with the square
 
 
 @dataclass(frozen=True)
@@ -64,13 +68,24 @@ class PeopleFinder:
         logs = self._history(items, times)
         fold = self.learned.fold[[row]] if row is not None else np.zeros(1, dtype=np.int64)
         sessions = self.learned.described(logs, fold)
-        found = evidence(sessions, self.learned.contrast, np.arange(len(sessions.owner)))
-        likely = chances(self.head, count_features(found, sessions.size)[None])[0]
-        if count is not None:
-            likely = np.eye(len(likely))[count - 1]
-        people = int(decide(likely[None], self.head.caution)[0]) if count is None else count
-        share = assign(found, sessions.size, people)[logs.session]
-        return People(people, float(likely[people - 1]), likely, share, logs.session)
+        recent = np.arange(len(sessions.owner))[-MOST_SESSIONS:]
+        found, size = evidence(sessions, self.learned.contrast, recent), sessions.size[recent]
+        if count is None:
+            likely = chances(self.head, count_features(found, size)[None])[0]
+            count = int(decide(likely[None], self.head.caution)[0])
+        else:
+            likely = np.eye(max(count, MOST_PEOPLE))[count - 1]
+        share = self._with_older(sessions, recent, assign(found, size, count))
+        return People(count, float(likely[count - 1]), likely, share[logs.session], logs.session)
+
+    def _with_older(self, sessions: Sessions, recent: Longs, share: Floats) -> Floats:
+        """The shares of all sessions, those before the recent ones being given to the people found in these."""
+        older = np.arange(recent[0])
+        if not len(older):
+            return share
+        pairs = np.repeat(older, len(recent)), np.tile(recent, len(older))
+        found = pair_evidence(sessions, self.learned.contrast, *pairs).reshape(len(older), len(recent))
+        return np.vstack([assign_others(found, np.sqrt(sessions.size[recent]), share), share])
 
     def _history(self, items: Ints | Longs, times: Longs | None) -> Logs:
         if not len(items) or items.min() < 0 or items.max() >= self.catalogue:

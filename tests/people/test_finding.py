@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lightgc2n.errors import DataError
+from lightgc2n.people import finding
 from lightgc2n.people.finding import People, PeopleFinder
 from lightgc2n.people.keeping import load_finder, save_finder
 from lightgc2n.people.points import Logs
@@ -99,3 +100,21 @@ def test_folders_that_are_no_finder_are_refused(finder: PeopleFinder, tmp_path: 
     facts.write_text(facts.read_text().replace('"schema": 1', '"schema": 7'))
     with pytest.raises(DataError, match="format 7"):
         load_finder(tmp_path / "finder")
+
+
+def test_what_is_older_goes_to_the_people_of_what_is_newer(
+    finder: PeopleFinder, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items, times = history(logs, 3)
+    whole = finder.find(items, times, row=3, count=2)
+    number = whole.session[-1] + 1
+    monkeypatch.setattr(finding, "MOST_SESSIONS", int(number))
+    assert same(finder.find(items, times, row=3, count=2), whole)
+    monkeypatch.setattr(finding, "MOST_SESSIONS", 20)
+    found = finder.find(items, times, row=3, count=2)
+    newer = whole.session >= number - 20
+    alone = finder.find(items[newer], times[newer], row=3, count=2)
+    assert found.share[newer] == pytest.approx(alone.share)
+    assert found.share.shape == (30, 2)
+    agreed = (found.share.argmax(axis=1) == whole.share.argmax(axis=1)).mean()
+    assert max(agreed, 1 - agreed) > 0.8
