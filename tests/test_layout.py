@@ -94,7 +94,8 @@ def test_what_trains_runs_on_a_bare_machine(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "people").glob("*.py")), ids=lambda path: path.name)
 def test_people_are_told_apart_with_numpy_alone(path: Path) -> None:
-    assert outside(path) <= {"numpy"}
+    kept = {"safetensors"} if path.stem == "keeping" else set()  # what reads and writes files
+    assert outside(path) <= {"numpy"} | kept
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "reporting").glob("*.py")), ids=lambda path: path.name)

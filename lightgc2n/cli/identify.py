@@ -10,6 +10,7 @@ from lightgc2n.cli.options import DatasetFolder, Force, Json, Seed
 from lightgc2n.cli.printing import print_json, print_table
 from lightgc2n.config import read_settings
 from lightgc2n.errors import DataError
+from lightgc2n.progress import say
 
 if TYPE_CHECKING:
     from lightgc2n.experiments.people import Identified
@@ -35,7 +36,7 @@ def identify(
 ) -> None:
     """Ask methods who did what, on accounts whose people are known, and say how right they are.
 
-    Labels are read by the scorer alone; see docs/people.md.
+    Labels are read by the scorer, and by methods that say so; see docs/people.md.
     """
     from lightgc2n.data.dataset import load_dataset, verify_dataset
     from lightgc2n.data.files import refuse_existing
@@ -53,8 +54,9 @@ def identify(
     if members is None:
         raise DataError(f"{folder}: nobody knows who acted there. Make such data with lightgc2n simulate or generate.")
     found = ask(dataset, members, methods.split(","), options, run or [])
-    if out is not None:
-        write_identified(found, dataset.accounts, out, force)
+    missing = write_identified(found, dataset.accounts, out, force) if out is not None else ""
+    if missing:
+        say(missing)
     if json:
         print_json(found.result)
         return

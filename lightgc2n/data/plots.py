@@ -56,9 +56,9 @@ def write_plots(dataset: Dataset, numbers: dict[str, Any], out: Path, force: boo
 
 def length_plot(views: Views, name: str) -> "Figure":
     """A histogram of sequence lengths over a logarithmic axis; bins differ in width, so it shows their means."""
-    figure, (axes,) = _figure(f"{name}: sequence lengths")
+    figure, (axes,) = plain_figure(f"{name}: sequence lengths")
     edges = _length_edges([data.lengths[data.lengths > 0] for _, data in views])
-    for (title, data), style in zip(views, _styles(len(views)), strict=True):
+    for (title, data), style in zip(views, line_styles(len(views)), strict=True):
         lengths = data.lengths[data.lengths > 0]
         counts, _ = np.histogram(lengths, edges)
         axes.stairs(counts / np.diff(edges), edges, label=f"{title} (median {np.median(lengths):,.0f})", **style)
@@ -73,8 +73,8 @@ def length_plot(views: Views, name: str) -> "Figure":
 
 def popularity_plot(views: Views, name: str) -> "Figure":
     """How often items occur by rank, and what share of the events the most popular items have."""
-    figure, (ranks, lorenz) = _figure(f"{name}: item popularity", panels=2)
-    for (title, data), style in zip(views, _styles(len(views)), strict=True):
+    figure, (ranks, lorenz) = plain_figure(f"{name}: item popularity", panels=2)
+    for (title, data), style in zip(views, line_styles(len(views)), strict=True):
         popularity = item_popularity(data)
         ranks.plot(np.arange(1, len(popularity) + 1), popularity, label=title, **style)
         share = np.append(0, np.cumsum(popularity[::-1])) / popularity.sum()
@@ -91,8 +91,8 @@ def popularity_plot(views: Views, name: str) -> "Figure":
 
 def repeat_plot(views: Views, name: str) -> "Figure":
     """The share of repeats by the position from the end of the sequence."""
-    figure, (axes,) = _figure(f"{name}: repeats of an earlier item")
-    for (title, data), style in zip(views, _styles(len(views)), strict=True):
+    figure, (axes,) = plain_figure(f"{name}: repeats of an earlier item")
+    for (title, data), style in zip(views, line_styles(len(views)), strict=True):
         # Where few sequences are that long, the rate is noise.
         enough = max(1, int(REACHED_BY * (data.lengths > 0).sum()))
         rates = repeat_rate_from_end(data, POSITIONS, at_least=enough)
@@ -109,7 +109,7 @@ def repeat_plot(views: Views, name: str) -> "Figure":
 def time_plot(times: Longs, name: str) -> "Figure":
     """A heat map of events by weekday and hour, or by weekday and month where the stamps are whole days."""
     cells, labels, unit = _calendar(times)
-    figure, (axes,) = _figure(f"{name}: when people act", height=3.4)
+    figure, (axes,) = plain_figure(f"{name}: when people act", height=3.4)
     image = axes.imshow(cells, cmap="viridis", aspect="auto", vmin=0)
     axes.set_yticks(range(7), WEEKDAYS)
     axes.set_xticks(range(len(labels)), labels)
@@ -139,7 +139,7 @@ def _length_edges(lengths: list[Longs]) -> npt.NDArray[np.float64]:
     return np.unique(np.round(np.geomspace(found.min(), found.max() + 1, BINS))).astype(np.float64) - 0.5
 
 
-def _figure(title: str, panels: int = 1, height: float = 4.2) -> tuple["Figure", list["Axes"]]:
+def plain_figure(title: str, panels: int = 1, height: float = 4.2) -> tuple["Figure", list["Axes"]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -154,7 +154,7 @@ def _figure(title: str, panels: int = 1, height: float = 4.2) -> tuple["Figure",
     return figure, axes
 
 
-def _styles(count: int) -> list[dict[str, Any]]:
+def line_styles(count: int) -> list[dict[str, Any]]:
     return [
         {"color": COLOURS[number % len(COLOURS)], "linestyle": LINES[number % len(LINES)], "linewidth": 1.8}
         for number in range(count)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from lightgc2n.errors import DataError
 from lightgc2n.evaluation.metrics import Floats, Longs, interval, resampled_means
 
+TENTHS = 10
 MOST_MATCHED = 12  # people of the smaller side; the exact match looks at every subset of them
 
 
@@ -170,6 +171,37 @@ def people_summary(measured: PeopleMeasures, seed: int = 0) -> dict[str, dict[st
             low, high = interval(draws[drawn, place] / draws[drawn, place + len(columns)])
             result[name][by] = {"value": float(above / below), "low": low, "high": high}
     return result
+
+
+def reliability(chances: npt.NDArray[Any], count: Longs, people: Longs) -> dict[str, Any]:
+    """How often a count is right beside how sure it was, over all accounts and by tenths of confidence.
+
+    `calibration error` is the mean over accounts of how far the two are apart in their tenth; `log loss` is that of the
+    true count, where the largest count offered stands for all that are larger.
+
+    Args:
+        chances: of one person, of two ... behind each account [A, K].
+        count: what was said of each account; its chance is the confidence.
+        people: the true count.
+    """
+    row, most = np.arange(len(count)), chances.shape[1]
+    sure, right = chances[row, count - 1], (count == people).astype(np.float64)
+    tenth = np.minimum((sure * TENTHS).astype(np.int64), TENTHS - 1)
+    number = np.bincount(tenth, minlength=TENTHS)
+    means = [np.bincount(tenth, values, TENTHS) / np.maximum(number, 1) for values in (sure, right)]
+    lines = [
+        {"above": one / TENTHS, "accounts": int(number[one])}
+        | {name: float(mean[one]) for name, mean in zip(("confidence", "right"), means, strict=True)}
+        for one in np.flatnonzero(number).tolist()
+    ]
+    return {
+        "accounts": len(count),
+        "confidence": float(sure.mean()),
+        "right": float(right.mean()),
+        "calibration error": float((np.abs(means[0] - means[1]) * number).sum() / len(count)),
+        "log loss": float(-np.log(chances[row, np.minimum(people, most) - 1] + 1e-12).mean()),
+        "tenths": lines,
+    }
 
 
 def _numbered(row: Longs, label: Longs) -> Longs:

@@ -1,12 +1,14 @@
 """Who did what, asked of every method on accounts whose people are known.
 
 A method is shown logs, vectors of items that training logs give, and in one of the two tables how many people are
-behind each account. Labels are read to count people and to score, and never reach a method.
+behind each account. Labels are read to count people and to score, and never reach a method; those that say so are told
+how many people are behind the validation accounts, and then asked about others alone.
 """
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +20,21 @@ from lightgc2n.data.dataset import Dataset, Longs
 from lightgc2n.data.members import Members
 from lightgc2n.data.splits import SplitConfig, ranges, split_dataset
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.evaluation.people import PeopleMeasures, measure_people, people_summary
-from lightgc2n.people.evidence import by_contrast
-from lightgc2n.people.floors import FLOORS, Method
+from lightgc2n.evaluation.people import PeopleMeasures, measure_people, people_summary, reliability
+from lightgc2n.people.asking import Examples, by_contrast, by_examples, lengths
+from lightgc2n.people.floors import FLOORS, Method, Told
 from lightgc2n.people.points import Logs
 from lightgc2n.people.sessions import HOUR, has_hours, usual_gap
 from lightgc2n.people.vectors import item_vectors
 from lightgc2n.progress import say
 from lightgc2n.recommending.histories import whole_logs
 
-METHODS: dict[str, Method] = {**FLOORS, "contrast": Method(by_contrast, inferred=False)}
+METHODS: dict[str, Method] = {
+    **FLOORS,
+    "length-alone": Method(partial(by_examples, features=lengths, decay=1e-3), given=False, needs="examples"),
+    "contrast": Method(by_contrast),
+    "contrast-taught": Method(by_examples, given=False, needs="examples"),
+}
 TABLES = ("given", "inferred")
 VALIDATION_SHARE = 0.3
 SHUFFLES = 3
@@ -73,7 +80,8 @@ def identify(
     options = options or IdentifyOptions()
     accounts, places, logs = shown_logs(dataset, options)
     known = known_people(members, places, logs)
-    chosen, left_out = _fitting(choose_methods(methods), logs, named=methods)
+    chosen, left_out = _fitting(choose_methods(methods), logs, options, named=methods)
+    chosen = _with_examples(chosen, dataset, members, options)
     chosen = _of_runs(runs, dataset, accounts) | chosen
     measured: dict[str, dict[str, PeopleMeasures]] = {table: {} for table in TABLES}
     rows: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
@@ -145,19 +153,35 @@ def known_people(members: Members, places: Longs, logs: Logs) -> Known:
 
 
 def _fitting(
-    methods: Mapping[str, Method], logs: Logs, named: Sequence[str]
+    methods: Mapping[str, Method], logs: Logs, options: IdentifyOptions, named: Sequence[str]
 ) -> tuple[dict[str, Method], dict[str, str]]:
-    """The methods that the times of the logs allow, and why others are left out; one asked for by name is refused."""
-    has = {"": True, "times": logs.times is not None, "hours": logs.times is not None and has_hours(logs.times)}
-    left_out = {
-        name: f"{name}: needs {one.needs}, and the logs have none."
-        for name, one in methods.items()
-        if not has[one.needs]
-    }
+    """The methods that logs and options allow, and why others are left out; one asked for by name is refused."""
+    lacking = {}
+    if logs.times is None:
+        lacking["times"] = "needs times, and the logs have none."
+    if logs.times is None or not has_hours(logs.times):
+        lacking["hours"] = "needs hours, and the logs have none."
+    if options.accounts != "test":
+        lacking["examples"] = "is told the people of validation accounts. Ask with --accounts test."
+    left_out = {name: f"{name}: {lacking[one.needs]}" for name, one in methods.items() if one.needs in lacking}
     for name in named:
         if name in left_out:
             raise DataError(left_out[name])
     return {name: method for name, method in methods.items() if name not in left_out}, left_out
+
+
+def _with_examples(
+    methods: Mapping[str, Method], dataset: Dataset, members: Members, options: IdentifyOptions
+) -> dict[str, Method]:
+    """The methods, those that need examples having them: the validation accounts and their counts."""
+    if not any(method.needs == "examples" for method in methods.values()):
+        return dict(methods)
+    _, places, logs = shown_logs(dataset, replace(options, accounts="validation"))
+    examples = Examples(logs, known_people(members, places, logs).people)
+    return {
+        name: replace(one, find=partial(one.find, examples=examples)) if one.needs == "examples" else one
+        for name, one in methods.items()
+    }
 
 
 def _of_runs(runs: Sequence[Path], dataset: Dataset, accounts: Longs) -> dict[str, Method]:
@@ -173,10 +197,14 @@ def _of_runs(runs: Sequence[Path], dataset: Dataset, accounts: Longs) -> dict[st
 def _asked(method: Method, table: str, logs: Logs, known: Known, seed: int) -> tuple[dict[str, Any], PeopleMeasures]:
     random = np.random.default_rng(seed)
     started = time.perf_counter()
-    found = method.find(logs, known.people if table == "given" else None, random)
+    told = method.find(logs, known.people if table == "given" else None, random)
     seconds = time.perf_counter() - started
+    found = told.person if isinstance(told, Told) else told
     measured = measure_people(found, known.member, logs.account, known.people)
     row = {"measures": people_summary(measured, seed), "chance": _chance(found, logs, known, random)}
+    if isinstance(told, Told):
+        scored = measured.account
+        row["reliability"] = reliability(told.chances[scored], told.count[scored], known.people[scored])
     return row | {"seconds": round(seconds, 2)}, measured
 
 

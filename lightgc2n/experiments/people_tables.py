@@ -8,6 +8,7 @@ from typing import Any
 
 from lightgc2n.data.files import new_folder
 from lightgc2n.experiments.people import TABLES, Identified
+from lightgc2n.experiments.people_plots import write_reliability
 
 RESULTS = "results.json"
 HEADINGS = (
@@ -28,8 +29,10 @@ HEADINGS = (
 TITLES = {"given": "the true count given", "inferred": "the count inferred"}
 
 
-def write_identified(found: Identified, accounts: Sequence[str], out: Path, force: bool = False) -> None:
-    """Writes results.json, results.md, results.csv and accounts.csv, every account by itself, to a new folder."""
+def write_identified(found: Identified, accounts: Sequence[str], out: Path, force: bool = False) -> str:
+    """Writes results.json, results.md, results.csv, accounts.csv (every account by itself) and reliability.png to a new
+    folder; gives a line to tell, if there is no picture.
+    """
     with new_folder(out, force, marker=RESULTS) as folder:
         text = json.dumps(found.result, indent=1, ensure_ascii=False)
         (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
@@ -39,6 +42,7 @@ def write_identified(found: Identified, accounts: Sequence[str], out: Path, forc
         measures = next(iter(found.measured["inferred"].values())).columns
         _write_csv(folder / "accounts.csv", ["count", "method", "account", "events", *measures],
                    _account_rows(found, accounts))  # fmt: skip
+        return write_reliability(found.result, folder)
 
 
 def markdown(result: dict[str, Any]) -> Iterator[str]:
@@ -95,6 +99,13 @@ def notes(result: dict[str, Any]) -> Iterator[str]:
         f"{100 * sessions['of_one_person']:.1f} % of them one person's. By chance: the same labels, shuffled within "
         f"accounts, session by session."
     )
+    for name, row in result["tables"]["inferred"].items():
+        if "reliability" in row:
+            told = row["reliability"]
+            yield (
+                f"{name}: sure of its counts by {100 * told['confidence']:.1f} %, right in "
+                f"{100 * told['right']:.1f} %; {100 * told['calibration error']:.1f} points apart on average of tenths."
+            )
     yield from (f"Left out: {reason}" for reason in result["left_out"].values())
 
 

@@ -49,14 +49,31 @@ def _squared_distances(points: Floats, centres: Floats) -> Floats:
 
 
 def mean_field_step(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:
-    """The shares of each session, given those of the others.
+    """The shares of each session, given those of the others: by how well it fits, and a little by the plain sum."""
+    return _shares(fits(evidence, weight, belongs), evidence @ (belongs * weight[:, None]))
 
-    A person may have several tastes, so a session fits one whose other sessions are like it on average of ratios, not
-    of their logarithms: log((sum of ratios + 1) / (sum of weights + 1)). A little of the plain sum is added.
+
+def assign_others(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:
+    """The shares of M further sessions [M, K], given those of N, as in one mean-field step.
+
+    Args:
+        evidence: of each pair of one of the M and one of the N [M, N].
+    """
+    mass = belongs * weight[:, None]
+    return _shares(np.log((np.exp(evidence) @ mass + 1) / (mass.sum(axis=0) + 1)), evidence @ mass)
+
+
+def _shares(fit: Floats, total: Floats) -> Floats:
+    score = FIT_WEIGHT * fit + SUM_WEIGHT * total
+    likely = np.exp(score - score.max(axis=1, keepdims=True))
+    return likely / likely.sum(axis=1, keepdims=True)
+
+
+def fits(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:
+    """How well each session fits each person's other sessions [N, K]: log((sum of ratios + 1) / (sum of weights + 1)).
+
+    A person may have several tastes, so what counts is the mean of ratios, not that of their logarithms.
     """
     mass = belongs * weight[:, None]
     ratios = np.exp(evidence) - np.eye(len(evidence))  # a session is no evidence about itself
-    fit = np.log((ratios @ mass + 1) / (mass.sum(axis=0) - mass + 1))
-    score = FIT_WEIGHT * fit + SUM_WEIGHT * (evidence @ mass)
-    likely = np.exp(score - score.max(axis=1, keepdims=True))
-    return likely / likely.sum(axis=1, keepdims=True)
+    return np.log((ratios @ mass + 1) / (mass.sum(axis=0) - mass + 1))

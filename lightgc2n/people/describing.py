@@ -121,9 +121,10 @@ def pair_features(sessions: Sessions, one: Longs, other: Longs) -> Floats:
     """What can be said of each pair of sessions, the same whichever comes first."""
     left, right = sessions.traits[one], sessions.traits[other]
     columns = [np.abs(left - right), left * right, left + right]
-    likeness = (sessions.taste[one] * sessions.taste[other]).sum(axis=1)
-    length = np.linalg.norm(sessions.taste, axis=1)
-    cosine = likeness / np.maximum(length[one] * length[other], 1e-9)
+    tastes = sessions.taste[one], sessions.taste[other]
+    likeness = (tastes[0] * tastes[1]).sum(axis=1)
+    length = np.linalg.norm(tastes[0], axis=1) * np.linalg.norm(tastes[1], axis=1)
+    cosine = likeness / np.maximum(length, 1e-9)
     columns.append(np.column_stack([likeness, cosine, share_an_item(sessions, one, other)]))
     if sessions.begun is not None:
         day = sessions.begun

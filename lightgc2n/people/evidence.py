@@ -1,5 +1,5 @@
-"""Who did what, by contrast: what tells sessions of one account from those of strangers is learned from training logs,
-then asked of every pair of sessions within an account.
+"""Evidence by contrast: what tells sessions of one account from those of strangers is learned from training logs, then
+asked of every pair of sessions within an account.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
-from lightgc2n.people.assigning import assign
 from lightgc2n.people.contrast import Contrast, learn_contrast, log_ratio
 from lightgc2n.people.describing import FOLDS, ItemTables, Sessions, describe, item_tables, pair_features
 from lightgc2n.people.points import Floats, Logs
@@ -28,23 +27,10 @@ class Learned:
     spread: Floats
     contrast: Contrast
 
-    def described(self, logs: Logs, row: Longs) -> Sessions:
-        """The sessions of logs whose accounts stand in these rows of the training logs, traits in training spreads."""
-        sessions = describe(logs, self.tables, self.fold[row])
+    def described(self, logs: Logs, fold: Longs) -> Sessions:
+        """The sessions of logs, each account by the tables of its fold, traits in training spreads."""
+        sessions = describe(logs, self.tables, fold)
         return replace(sessions, traits=(sessions.traits - self.centre) / self.spread)
-
-
-def by_contrast(logs: Logs, count: Longs | None, random: np.random.Generator) -> Longs:
-    """For each event its person, the count being given."""
-    assert count is not None
-    learned = learn(logs.training or logs, random)
-    row = np.arange(logs.accounts) if logs.row is None else logs.row
-    sessions = learned.described(logs, row)
-    person = np.zeros(len(sessions.owner), dtype=np.int64)
-    for account, start, stop in account_sessions(sessions):
-        found = evidence(sessions, learned.contrast, start, stop)
-        person[start:stop] = assign(found, sessions.size[start:stop], int(count[account])).argmax(axis=1)
-    return person[logs.session]
 
 
 def learn(training: Logs, random: np.random.Generator, pairs: int = PAIRS) -> Learned:
@@ -108,19 +94,25 @@ def gap_in_days(logs: Logs) -> float | None:
     return (usual_gap(logs.times) if logs.gap is None else logs.gap) / DAY
 
 
-def account_sessions(sessions: Sessions) -> Iterator[tuple[int, int, int]]:
-    """Each account, and where its sessions start and stop."""
+def account_sessions(sessions: Sessions) -> Iterator[tuple[int, Longs]]:
+    """Each account, and the places of its sessions."""
     start = np.flatnonzero(np.diff(sessions.owner, prepend=-1))
-    stop = np.append(start[1:], len(sessions.owner))
-    return zip(sessions.owner[start].tolist(), start.tolist(), stop.tolist(), strict=True)
+    places = np.split(np.arange(len(sessions.owner)), start[1:])
+    return zip(sessions.owner[start].tolist(), places, strict=True)
 
 
-def evidence(sessions: Sessions, contrast: Contrast, start: int, stop: int) -> Floats:
-    """log(p_same / p_other) of every pair of the sessions from `start` to `stop`, 0 on the diagonal."""
-    one, other = np.triu_indices(stop - start, 1)
-    found = np.zeros((stop - start, stop - start))
+def evidence(sessions: Sessions, contrast: Contrast, places: Longs) -> Floats:
+    """log(p_same / p_other) of every pair of the sessions at these places, 0 on the diagonal."""
+    one, other = np.triu_indices(len(places), 1)
+    found = np.zeros((len(places), len(places)))
+    found[one, other] = found[other, one] = pair_evidence(sessions, contrast, places[one], places[other])
+    return found
+
+
+def pair_evidence(sessions: Sessions, contrast: Contrast, one: Longs, other: Longs) -> Floats:
+    """log(p_same / p_other) of each pair, some at a time."""
+    found = np.zeros(len(one))
     for first in range(0, len(one), PAIRS_AT_ONCE):
-        left, right = (side[first : first + PAIRS_AT_ONCE] for side in (one, other))
-        features = pair_features(sessions, start + left, start + right)
-        found[left, right] = found[right, left] = log_ratio(contrast.log_odds(features))
+        part = slice(first, first + PAIRS_AT_ONCE)
+        found[part] = log_ratio(contrast.log_odds(pair_features(sessions, one[part], other[part])))
     return found

@@ -25,11 +25,20 @@ from lightgc2n.people.clustering import (
 from lightgc2n.people.points import Floats, Logs, Matrix, Points, account_points, dates, hours, tastes
 
 Random = np.random.Generator
-Find = Callable[[Logs, Longs | None, Random], Longs]
+Find = Callable[..., "Longs | Told"]  # of logs, counts or None, and a generator
 Cluster = Callable[[Points, Longs | None, Random], Longs]
 Features = Callable[[Logs, Longs], Matrix]
 Cost = Callable[[Points, Longs, int], Floats]
 HOURS_WEIGHT = 0.4  # beside item vectors of length one
+
+
+@dataclass(frozen=True)
+class Told:
+    """An answer that says how sure it is."""
+
+    person: Longs  # [E] the number of each event's person
+    count: Longs  # [A] how many people are behind each account
+    chances: Floats  # [A, 5] of one person, of two ...
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class Method:
     find: Find
     given: bool = True  # it can be told the count
     inferred: bool = True  # it can find the count
-    needs: str = ""  # `times`, or `hours`: times that tell more than the day
+    needs: str = ""  # `times`; `hours`: times that tell more than the day; `examples`: accounts whose people are known
 
 
 def one_person(logs: Logs, count: Longs | None, random: Random) -> Longs:

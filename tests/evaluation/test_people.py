@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgc2n.errors import DataError
-from lightgc2n.evaluation.people import PeopleMeasures, matching, measure_people, overlaps, people_summary
+from lightgc2n.evaluation.people import PeopleMeasures, matching, measure_people, overlaps, people_summary, reliability
 
 GROUPINGS = st.integers(1, 25).flatmap(
     lambda size: st.tuples(*[st.lists(st.integers(0, 4), min_size=size, max_size=size)] * 2)
@@ -132,3 +132,22 @@ def test_an_interval_of_a_summary_is_as_wide_as_theory_says() -> None:
     found = people_summary(PeopleMeasures(np.arange(400), np.full(400, 7), columns))["ARI"]
     assert found["accounts"]["high"] - found["accounts"]["low"] == pytest.approx(2 * 1.96 * 0.5 / 20, rel=0.1)
     assert found["events"] == pytest.approx(found["accounts"])
+
+
+def test_reliability_by_hand() -> None:
+    chances = np.array([[0.72, 0.28], [0.78, 0.22], [0.4, 0.6], [1.0, 0.0]])
+    told = reliability(chances, np.array([1, 1, 2, 1]), np.array([1, 2, 2, 1]))
+    assert told["accounts"] == 4
+    assert told["confidence"] == pytest.approx((0.72 + 0.78 + 0.6 + 1) / 4)
+    assert told["right"] == 0.75
+    # The eighth tenth is sure by 0.75 and right by 0.5, for two accounts; then 0.6 and 1, 1 and 1.
+    assert told["calibration error"] == pytest.approx((2 * 0.25 + 0.4 + 0) / 4)
+    assert told["log loss"] == pytest.approx(-np.log([0.72, 0.22, 0.6, 1]).mean())
+    assert [line["above"] for line in told["tenths"]] == [0.6, 0.7, 0.9]
+    assert told["tenths"][1] == {"above": 0.7, "accounts": 2, "confidence": pytest.approx(0.75), "right": 0.5}
+
+
+def test_more_people_than_are_offered_are_the_most_that_are() -> None:
+    told = reliability(np.array([[0.4, 0.6]]), np.array([2]), np.array([7]))
+    assert told["right"] == 0
+    assert told["log loss"] == pytest.approx(-np.log(0.6))

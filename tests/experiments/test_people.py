@@ -17,8 +17,10 @@ from lightgc2n.errors import DataError, SettingError
 from lightgc2n.experiments import people
 from lightgc2n.experiments.latent import affinity, latent_methods, ownership
 from lightgc2n.experiments.people import Identified, IdentifyOptions, identify, known_people, shown_logs
+from lightgc2n.experiments.people_plots import write_reliability
 from lightgc2n.experiments.people_tables import markdown, write_identified
 from lightgc2n.experiments.single import train_run
+from lightgc2n.people.asking import Examples
 from lightgc2n.people.floors import Method
 from lightgc2n.people.points import Logs
 from lightgc2n.training.runs import RunPlan, load_run
@@ -126,13 +128,60 @@ def test_what_is_learned_from_is_training_events_of_all_accounts(world: tuple[Da
         assert np.array_equal(learned, whole[:-2])  # the last two events are targets
 
 
-def test_contrast_is_asked_with_the_count_given(world: tuple[Dataset, Members]) -> None:
+def test_contrast_is_asked_with_and_without_the_count(world: tuple[Dataset, Members]) -> None:
     tables = identify(*world, ["random-sessions", "contrast"]).result["tables"]
-    assert (list(tables["given"]), list(tables["inferred"])) == (["random-sessions", "contrast"], ["random-sessions"])
-    ours, chance = (
-        tables["given"][name]["measures"]["shared ARI"]["accounts"] for name in ("contrast", "random-sessions")
-    )
-    assert ours["low"] > chance["high"]
+    assert list(tables["given"]) == list(tables["inferred"]) == ["random-sessions", "contrast"]
+    for table in tables.values():
+        ours, chance = (table[name]["measures"]["shared ARI"]["accounts"] for name in ("contrast", "random-sessions"))
+        assert ours["low"] > chance["high"]
+    assert "reliability" not in tables["given"]["contrast"]
+    told = tables["inferred"]["contrast"]["reliability"]
+    assert told["accounts"] == 80
+    assert sum(line["accounts"] for line in told["tenths"]) == 80
+
+
+def test_who_is_told_of_validation_accounts_is_asked_about_others(
+    world: tuple[Dataset, Members], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Logs, Examples]] = []
+
+    def spy(logs: Logs, count: object, random: object, *, examples: Examples) -> np.ndarray:
+        seen.append((logs, examples))
+        return np.zeros(len(logs.items), dtype=np.int64)
+
+    monkeypatch.setitem(people.METHODS, "spy", Method(spy, given=False, needs="examples"))
+    identify(*world, ["spy"], IdentifyOptions(accounts="test"))
+    logs, examples = seen[0]
+    assert logs.row is not None
+    assert examples.logs.row is not None
+    assert sorted([*logs.row, *examples.logs.row]) == list(range(80))
+    _, places, shown = shown_logs(world[0], IdentifyOptions(accounts="validation"))
+    assert np.array_equal(examples.people, known_people(world[1], places, shown).people)
+    for part in ("all", "validation"):
+        with pytest.raises(DataError, match="--accounts test"):
+            identify(*world, ["spy"], IdentifyOptions(accounts=part))
+
+
+def test_taught_methods_and_length_alone(world: tuple[Dataset, Members], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = identify(*world, ["length-alone", "contrast-taught"], IdentifyOptions(accounts="test"))
+    assert not found.result["tables"]["given"]
+    rows = found.result["tables"]["inferred"]
+    assert list(rows) == ["length-alone", "contrast-taught"]
+    assert all(0 < row["reliability"]["confidence"] < 1 for row in rows.values())
+    assert write_identified(found, world[0].accounts, tmp_path / "out") == ""
+    assert (tmp_path / "out" / "reliability.png").read_bytes().startswith(b"\x89PNG")
+    assert "contrast-taught: sure of its counts by" in (tmp_path / "out" / "results.md").read_text()
+
+
+def test_without_matplotlib_there_is_a_line_and_no_picture(
+    found: Identified, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lightgc2n.experiments.people_plots.find_spec", lambda name: None)
+    result = {"tables": {"inferred": {"any": {"reliability": {}}}}, "dataset": {"name": "any"}}
+    assert "matplotlib is not installed" in write_reliability(result, tmp_path)
+    assert write_reliability(found.result, tmp_path) == ""  # nobody there says how sure they are
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_account_is_one_log_and_a_guest_is_not_behind_it() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lightgc2n.people import assigning
-from lightgc2n.people.assigning import STEPS, assign, mean_field_step, spectral_start
+from lightgc2n.people.assigning import STEPS, assign, assign_others, mean_field_step, spectral_start
 from tests.people.accounts import same_groups
 
 
@@ -31,6 +31,15 @@ def test_a_mean_field_step_by_a_loop() -> None:
             expected[i, person] = np.exp(3 * fit + 0.1 * sum(mass[j] * evidence[i, j] for j in others))
         expected[i] /= expected[i].sum()
     assert mean_field_step(evidence, weight, belongs) == pytest.approx(expected)
+
+
+def test_further_sessions_are_given_as_in_a_step() -> None:
+    # The last session has no share yet, so a step gives it what `assign_others` gives it from the rest.
+    random = np.random.default_rng(0)
+    evidence, weight = blocks(np.arange(6) % 2, noise=1.0), random.uniform(1, 3, 6)
+    belongs = np.vstack([random.dirichlet(np.ones(2), 5), np.zeros(2)])
+    found = assign_others(evidence[5:, :5], weight[:5], belongs[:5])
+    assert found[0] == pytest.approx(mean_field_step(evidence, weight, belongs)[5])
 
 
 def test_the_spectral_start_by_hand() -> None:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from lightgc2n.evaluation.people import measure_people
+from lightgc2n.people.asking import by_contrast
 from lightgc2n.people.describing import FOLDS, Sessions, describe, item_tables, pair_features, share_an_item
-from lightgc2n.people.evidence import by_contrast, evidence, learn, pairs_across, pairs_inside
+from lightgc2n.people.evidence import evidence, learn, pairs_across, pairs_inside
 from lightgc2n.people.floors import FLOORS
 from lightgc2n.people.points import Logs
 from lightgc2n.people.sessions import DAY, HOUR
@@ -130,12 +131,12 @@ def test_no_pair_across_is_nearer_than_sessions_of_one_account() -> None:
 def test_evidence_is_of_the_pair_and_symmetric(monkeypatch: pytest.MonkeyPatch) -> None:
     logs, who = world(12)
     learned = learn(logs, np.random.default_rng(0))
-    sessions = learned.described(logs, np.arange(12))
-    whole = evidence(sessions, learned.contrast, 30, 60)
+    sessions = learned.described(logs, learned.fold)
+    whole = evidence(sessions, learned.contrast, np.arange(30, 60))
     assert np.array_equal(whole, whole.T)
     assert not whole.diagonal().any()
     monkeypatch.setattr("lightgc2n.people.evidence.PAIRS_AT_ONCE", 7)
-    assert evidence(sessions, learned.contrast, 30, 60) == pytest.approx(whole, abs=1e-5)
+    assert evidence(sessions, learned.contrast, np.arange(30, 60)) == pytest.approx(whole, abs=1e-5)
     same = who[30:60, None] == who[30:60]
     assert whole[same].mean() > whole[~same].mean()
 
