@@ -14,15 +14,9 @@ from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
 
 WITH_LATENT_USERS = (
-    *(
-        "lightgc2n",
-        "lightgc2n-wo-la",
-        "lightgc2n-wo-dr",
-        "lightgc2n-wo-cl",
-        "lightgc2n-wo-s",
-        "lightgc2n-plus-wo-trends",
-    ),
+    *("lightgc2n", "lightgc2n-wo-la", "lightgc2n-wo-dr", "lightgc2n-wo-cl", "lightgc2n-wo-s"),
     *("lightgc2n-plus", "lightgc2n-plus-wo-state", "lightgc2n-plus-wo-steps", "lightgc2n-plus-wo-memory"),
+    "lightgc2n-plus-wo-trends",
 )
 
 
