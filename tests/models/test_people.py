@@ -151,5 +151,5 @@ def test_a_model_has_latent_users_or_names_those_that_have(name: str) -> None:
             model.config.latent_users,
         )
     else:
-        with pytest.raises(SettingError, match=r"no latent users.*Train one that has: lightgc2n, .*-wo-memory\."):
+        with pytest.raises(SettingError, match=r"no latent users.*Train one that has: lightgc2n, .*-wo-trends\."):
             model.people(encoded, asked_batch())
