@@ -9,10 +9,11 @@ from torch.testing import assert_close
 
 from lightgc2n import zoo
 from lightgc2n.baselines import neighbours
-from lightgc2n.baselines.neighbours import SessionKnn, distinct_items
+from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn, distinct_items
 from lightgc2n.data.batches import Batch, make_batch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
+from lightgc2n.evaluation.ranks import asked_in_domains, ranks_in_domains
 from tests.worlds import dataset_of, tastes_world
 
 
@@ -51,6 +52,25 @@ def test_older_events_fade() -> None:
     scores = model.scores(None, batch_of(P, R), Domain("all", 0, 4))[0]
     # q is like r by 2 / sqrt(3 * 2), and like p, one event older, by as much
     assert scores[Q].item() == pytest.approx(1.5 * 2 / math.sqrt(6), abs=1e-5)
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_validation_chooses_the_fade(halves: bool) -> None:
+    split = split_dataset(tastes_world(accounts=40, length=8, seed=1), SplitConfig())
+    middle, items = split.train.items // 2, split.train.items
+    parts = [Domain("a", 0, middle), Domain("b", middle, items)] if halves else [Domain("all", 0, items)]
+    model = zoo.build("item-knn", split.train)
+    assert isinstance(model, ItemKnn)
+    model.calibrate(lambda: asked_in_domains(split.validation, parts, "cpu"))
+    gains = {}
+    for fade in model.FADES:
+        fixed = zoo.build("item-knn", split.train, {"fade": fade})
+        ranks = ranks_in_domains("x", fixed, split.validation, parts, learned=np.ones(items, dtype=bool))
+        gains[fade] = np.where(ranks <= 20, 1 / ranks, 0).sum()
+    assert len(set(gains.values())) > 1
+    assert gains[model.fitted()["fade"]] == pytest.approx(max(gains.values()))
+    model.calibrate(lambda: iter(()))  # nothing to choose by
+    assert model.fitted() == {"fade": 0.8}
 
 
 def test_only_the_likest_neighbours_are_kept() -> None:
