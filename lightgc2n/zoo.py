@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from lightgc2n.baselines.comirec import ComiRec, ComiRecConfig
-from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency
+from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency, Trending
 from lightgc2n.baselines.dagcn import DAGCN, DAGCNConfig
 from lightgc2n.baselines.disenreason import DisenReasonConfig, DisenReasonStyle
 from lightgc2n.baselines.floor import Floor
@@ -75,6 +75,7 @@ def _parallel(**preset: Any) -> Entry:
 
 ZOO: dict[str, Entry] = {
     "popularity": _floor(Popularity, "favourites"),
+    "trending": _floor(Trending, "favourites"),
     "recency": _floor(Recency, "tastes"),
     "markov": _floor(Markov, "tastes", "steps"),
     "sequential-rules": _floor(Markov, "tastes", "steps", reach=10),

@@ -39,6 +39,7 @@ class TiDAGCNConfig:
     graph_share: float = setting(
         0.8, at_least=0.0, at_most=1.0, help="How much a node hears from neighbours; the rest are waits [α]."
     )
+    time: str = setting("auto", choices=("auto", "none"), help="Hear waits where times are known, or never.")
     waits: int = setting(366, at_least=2, help="Classes of waits: days, the last for all that are longer.")
     smoothing: float = setting(0.5, at_least=0.0, at_most=1.0, help="Exponent of the sum over latent users [β].")
     edge_weight: str = setting(
@@ -119,7 +120,8 @@ class TiDAGCN(Model):
     @classmethod
     def build(cls, config: TiDAGCNConfig, train: Training) -> "TiDAGCN":
         edges = build_domain_graph(train, config.direction, config.released_loops)
-        return cls(config, edges, train.domains, build_intervals(train, config.waits))
+        timed = config.time == "auto"
+        return cls(config, edges, train.domains, build_intervals(train, config.waits) if timed else None)
 
     @classmethod
     def restore(cls, config: TiDAGCNConfig, tensors: dict[str, Tensor]) -> "TiDAGCN":

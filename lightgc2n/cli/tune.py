@@ -34,6 +34,9 @@ def tune(
     config: ConfigFile = None,
     set: Overrides = None,
     sampler: Annotated[str, typer.Option(help="Who proposes: random, or optuna (an extra).")] = "random",
+    halving: Annotated[
+        bool, typer.Option("--halving/--no-halving", help="Give most epochs to the best third, or all to every trial.")
+    ] = True,
     side_by_side: Annotated[int, typer.Option("--side-by-side", min=1, help="Trials trained at once.")] = 1,
     slice: Annotated[
         float, typer.Option("--slice", metavar="SECONDS", min=1, help="Stop for now at the end of an epoch after this.")
@@ -73,7 +76,7 @@ def tune(
         split=read_settings(SplitConfig, split, where="split"),
         training=read_settings(TrainingConfig, training, where="training"),
     )
-    plan = TuningPlan(run, frozenset(fixed), trials, sampler)
+    plan = TuningPlan(run, frozenset(fixed), trials, sampler, halving)
     out = out or Path("tuning") / f"{folder.name}-{model}"
     if save is not None:
         refuse_other_settings(save, out, force)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lightgc2n.data.dataset import MICROSECONDS, Ints, Longs
+from lightgc2n.data.dataset import MICROSECONDS, Domain, Ints, Longs
 from lightgc2n.data.splits import Queries, Training, ranges
 
 PADDED_CELLS = 4_000_000
@@ -28,6 +28,7 @@ class Batch:
     history: Int[Tensor, "B T"]
     length: Int[Tensor, "B"]
     ages: Float[Tensor, "B T"] | None = None  # days from each event to the question, where times are known
+    moment: Float[Tensor, "B"] | None = None  # the day of the question since 1970; none: after everything
 
     @property
     def known(self) -> Bool[Tensor, "B T"]:
@@ -46,13 +47,16 @@ class Asked:
 
     batch: Batch
     target: Int[Tensor, "B"]
+    among: Domain | None = None  # whose items the target is ranked among; none: all items
 
 
-def query_batches(queries: Queries, rows_per_batch: int, device: torch.device | str = "cpu") -> Iterator[Asked]:
+def query_batches(
+    queries: Queries, rows_per_batch: int, device: torch.device | str = "cpu", among: Domain | None = None
+) -> Iterator[Asked]:
     """All queries in order; the last batch may be smaller, and counts like any other."""
     for first, last in _tiles(queries.stop - queries.start, rows_per_batch):
         part = queries.select(np.arange(first, last))
-        yield Asked(make_batch(part, device), torch.as_tensor(part.target.astype(np.int64), device=device))
+        yield Asked(make_batch(part, device), torch.as_tensor(part.target.astype(np.int64), device=device), among)
 
 
 def _tiles(lengths: Longs, rows: int) -> Iterator[tuple[int, int]]:
@@ -72,17 +76,34 @@ def make_batch(queries: Queries, device: torch.device | str = "cpu") -> Batch:
         history=torch.as_tensor(_padded(queries.events, queries.start, queries.stop), device=device),
         length=torch.as_tensor(queries.stop - queries.start, device=device),
         ages=_ages(queries, device),
+        moment=_moment(queries, device),
     )
 
 
 def _ages(queries: Queries, device: torch.device | str) -> Float[Tensor, "B T"] | None:
     """A question is asked at the time of its target: when somebody came to see what to watch next."""
-    if queries.times is None or not len(queries) or queries.target_event.max() >= len(queries.times):
+    now = _asked_at(queries)
+    if now is None or queries.times is None:
         return None
-    now = queries.times[queries.target_event]
     days = (now[:, None] - _padded(queries.times, queries.start, queries.stop)) / MICROSECONDS_A_DAY
     known = np.arange(days.shape[1]) < (queries.stop - queries.start)[:, None]
     return torch.as_tensor((days * known).astype(np.float32), device=device)
+
+
+def _moment(queries: Queries, device: torch.device | str) -> Float[Tensor, "B"] | None:
+    now = _asked_at(queries)
+    return None if now is None else torch.as_tensor(days_of(now), device=device)
+
+
+def _asked_at(queries: Queries) -> Longs | None:
+    if queries.times is None or not len(queries) or queries.target_event.max() >= len(queries.times):
+        return None
+    return queries.times[queries.target_event]
+
+
+def days_of(times: Longs) -> npt.NDArray[np.float32]:
+    """Times as days since 1970, rounded to some minutes."""
+    return (times / MICROSECONDS_A_DAY).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -104,6 +125,7 @@ class TrainingBatch:
     item_share: Float[Tensor, "I"]  # which share of the events each of them is
     given: Int[Tensor, "B D"] | None = None  # the next item of each domain behind the log, where the source gives it
     gaps: Float[Tensor, "B T"] | None = None  # days from each event to the next one, where times are known
+    moments: Float[Tensor, "B T"] | None = None  # the day of each next event since 1970, where times are known
 
     @classmethod
     def of_rows(
@@ -210,6 +232,9 @@ def _training_batch(train: Training, rows: Longs, sizes: Sizes) -> TrainingBatch
         item_share=sizes.fill(item_share, sizes.items),
         given=None if train.given is None else torch.from_numpy(train.given[rows].astype(np.int64)),
         gaps=None if train.times is None else _gaps(train.times, start, stop, sizes),
+        moments=None
+        if train.times is None
+        else torch.from_numpy(days_of(_padded(train.times, start + 1, stop, sizes))),
     )
 
 

@@ -83,6 +83,7 @@ class Split:
     test: Queries
     notes: tuple[str, ...] = ()
     stamps: tuple[str, ...] = ()  # warnings that every table made from this split must carry
+    known: Training | None = None  # all events before the test's cut, for models that count without learning
     by_domain: bool = False  # whether the next item of each domain is asked for, among the items of that domain
 
     @property
@@ -101,9 +102,19 @@ def assemble(
 ) -> Split:
     """The split of a dataset whose training events are the places start[i] to stop[i] of (owner, start, stop)."""
     owner, start, stop = train
+    training, places = training_part(dataset, config, owner, start, stop)
+    learned = np.zeros(len(dataset.accounts), dtype=bool)
+    learned[owner[stop > start]] = True
+    return Split(config, training, places, hide_strangers(validation, learned), hide_strangers(test, learned), notes)
+
+
+def training_part(
+    dataset: Dataset, config: SplitConfig, owner: Ints, start: Longs, stop: Longs
+) -> tuple[Training, Longs]:
+    """The events start[i] to stop[i] as training sequences of their owners, and where they stand in the dataset."""
     places, offsets = ranges(start, stop)
     targets = config.targets if config.targets != "auto" else {"logs": "all", "windows": "last"}[dataset.kind]
-    training = Training(
+    part = Training(
         accounts=len(dataset.accounts),
         items=len(dataset.items),
         domains=dataset.domains,
@@ -113,9 +124,7 @@ def assemble(
         times=np.asarray(dataset.times[places]) if dataset.times is not None else None,
         targets=targets,
     )
-    learned = np.zeros(len(dataset.accounts), dtype=bool)
-    learned[owner[stop > start]] = True
-    return Split(config, training, places, hide_strangers(validation, learned), hide_strangers(test, learned), notes)
+    return part, places
 
 
 def hide_strangers(queries: Queries, learned: npt.NDArray[np.bool_]) -> Queries:

@@ -18,7 +18,7 @@ from lightgc2n.data.dataset import TEST_PART, Dataset, Ints, Longs
 from lightgc2n.data.division import Split as Split
 from lightgc2n.data.division import SplitConfig as SplitConfig
 from lightgc2n.data.division import Training as Training
-from lightgc2n.data.division import assemble, hide_strangers
+from lightgc2n.data.division import assemble, hide_strangers, training_part
 from lightgc2n.data.division import ranges as ranges
 from lightgc2n.data.questions import UNSEEN as UNSEEN
 from lightgc2n.data.questions import Queries as Queries
@@ -87,7 +87,8 @@ def _time(dataset: Dataset, config: SplitConfig) -> Split:
     validated = (before_early > logs.start) & (before_early < before_late)
     tested = (before_late > logs.start) & (before_late < logs.stop)
     days = [str(np.datetime64(int(cut), "us"))[:16] for cut in (early, late)]
-    return assemble(
+    known, _ = training_part(dataset, config, logs.account, logs.start, before_late)
+    split = assemble(
         dataset,
         config,
         train=(logs.account, logs.start, before_early),
@@ -95,6 +96,7 @@ def _time(dataset: Dataset, config: SplitConfig) -> Split:
         test=questions_at(dataset, logs.account, logs.start, before_late, tested),
         notes=(*logs.notes, f"validation from {days[0]} UTC, test from {days[1]} UTC"),
     )
+    return replace(split, known=known)
 
 
 def _cuts(times: Longs, config: SplitConfig) -> tuple[int, int]:

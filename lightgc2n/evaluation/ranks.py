@@ -1,6 +1,6 @@
 """The rank of every query's target among the whole catalogue, in tiles of bounded memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lightgc2n.data.batches import Asked, Batch, query_batches
-from lightgc2n.data.dataset import Domain
+from lightgc2n.data.dataset import Domain, Longs
 from lightgc2n.data.splits import Queries
 from lightgc2n.errors import ScoreError
 from lightgc2n.layers.ranking import rank_by_counting
@@ -33,13 +33,25 @@ def rows_per_tile(items: int) -> int:
     return max(1, min(4096, TILE_BYTES // (BYTES_PER_SCORE * max(items, 1))))
 
 
+def rows_in(queries: Queries, domain: Domain) -> Longs:
+    """The queries whose target is of the domain."""
+    return np.flatnonzero((queries.target >= domain.start) & (queries.target < domain.stop))
+
+
+def asked_in_domains(queries: Queries, domains: Sequence[Domain], device: str) -> Iterator[Asked]:
+    """All queries, domain by domain, each to be ranked among the items of the domain that its target belongs to."""
+    rows = rows_per_tile(domains[-1].stop)  # a model may score all items first
+    for domain in domains:
+        yield from query_batches(queries.select(rows_in(queries, domain)), rows, device, domain)
+
+
 def ranks_in_domains(
     name: str, model: Scorer, queries: Queries, domains: Sequence[Domain], **options: Any
 ) -> npt.NDArray[np.float64]:
     """`target_ranks` of each target among the items of the domain that it belongs to."""
     ranks = np.full(len(queries), np.nan)
     for domain in domains:
-        rows = np.flatnonzero((queries.target >= domain.start) & (queries.target < domain.stop))
+        rows = rows_in(queries, domain)
         ranks[rows] = target_ranks(name, model, queries.select(rows), domain, **options)
     assert not np.isnan(ranks).any(), "every target belongs to one of the domains"
     return ranks

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from lightgc2n import zoo
-from lightgc2n.data.batches import query_batches
 from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import Split
 from lightgc2n.devices import forget_peak, peak_bytes
 from lightgc2n.evaluation.metrics import Floats
-from lightgc2n.evaluation.ranks import ranks_in_domains, rows_per_tile
-from lightgc2n.experiments.single import new_model, train_in_memory, validation
+from lightgc2n.evaluation.ranks import asked_in_domains, ranks_in_domains
+from lightgc2n.experiments.single import new_model, ready_for_test, train_in_memory, validation
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import step
 from lightgc2n.training.checkpoints import Progress
@@ -89,15 +88,14 @@ def _training_facts(progress: Progress, plan: RunPlan) -> dict[str, Any]:
 
 def _ranks(name: str, model: Model, conditions: Conditions) -> Floats:
     split, device = conditions.split, conditions.device
-    tile = rows_per_tile(split.train.items)
     with step(f"{name} on {split.config.protocol}", total=len(split.test)) as progress:
-        model.calibrate(lambda: query_batches(split.validation, tile, device))
+        model.calibrate(lambda: asked_in_domains(split.validation, split.catalogues, device))
         return ranks_in_domains(
             name,
             model,
             split.test,
             split.catalogues,
-            learned=(split.train.popularity > 0) | model.scores_unseen_items,
+            learned=ready_for_test(model, split),
             exclude_seen=conditions.exclude_seen,
             device=device,
             progress=progress.advance,

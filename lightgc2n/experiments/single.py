@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from lightgc2n import zoo
-from lightgc2n.data.batches import Batch, query_batches
+from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Dataset, Domain, load_dataset, verify_dataset
 from lightgc2n.data.splits import UNSEEN, Split, split_dataset
 from lightgc2n.errors import DataError
 from lightgc2n.evaluation.metrics import Floats
-from lightgc2n.evaluation.ranks import Scorer, ranks_in_domains, rows_per_tile
+from lightgc2n.evaluation.ranks import Scorer, asked_in_domains, ranks_in_domains
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import say
 from lightgc2n.training.carrying import carry_over
@@ -93,13 +94,21 @@ def validation(split: Split, device: str) -> Callable[[Model], float] | None:
         raise DataError("no validation target: the logs are too short to train on. Use a floor.")
 
     def mrr(model: Model) -> float:
-        model.calibrate(lambda: query_batches(split.validation, rows_per_tile(split.train.items), device))
+        model.calibrate(lambda: asked_in_domains(split.validation, split.catalogues, device))
         learned = (split.train.popularity > 0) | model.scores_unseen_items
         name = type(model).__name__
         ranks = ranks_in_domains(name, model, split.validation, split.catalogues, learned=learned, device=device)
         return float(np.where(ranks <= CHOOSING_CUTOFF, 1 / ranks, 0).mean())
 
     return mrr
+
+
+def ready_for_test(model: Model, split: Split) -> npt.NDArray[np.bool_]:
+    """Lets the model count what is known when the test is asked; says of which items it can tell anything."""
+    learned = (split.train.popularity > 0) | model.scores_unseen_items
+    if split.known is not None and model.refresh(split.known):
+        learned |= split.known.popularity > 0
+    return learned
 
 
 @dataclass(frozen=True)
@@ -151,10 +160,9 @@ def evaluate_run(folder: Path, data: Path | None = None, device: str = "cpu", fo
         "validation": progress.best_value if plan.split.validation else None,
         "peak_memory_mb": round(progress.peak_bytes / 1e6, 1),
     }
-    ranks, facts = {}, {}
+    ranks, facts, learned = {}, {}, ready_for_test(model, split)
     for way, scorer in ways.items():
         started = time.perf_counter()
-        learned = (split.train.popularity > 0) | model.scores_unseen_items
         ranks[way] = ranks_in_domains(way, scorer, split.test, split.catalogues, learned=learned, device=device)
         facts[way] = {**shared, "seconds": round(time.perf_counter() - started, 2)}
     return Tested(dataset, split, ranks, facts)

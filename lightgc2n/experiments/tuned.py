@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from lightgc2n import zoo
 from lightgc2n.data.files import new_file, refuse_existing
+from lightgc2n.data.splits import SplitConfig
 from lightgc2n.experiments.tuning import Tuned, TuningPlan
 
 BEST_SETTINGS = "best.toml"
@@ -49,8 +51,16 @@ def command_of(plan: TuningPlan) -> str:
     words += [f"--epochs {run.training.epochs}", f"--protocol {run.split.protocol}", f"--seed {run.training.seed}"]
     words += [f"--domain {run.domain}"] if run.domain else []
     words += [f"--sampler {plan.sampler}"] if plan.sampler != "random" else []
+    words += [] if plan.halving else ["--no-halving"]
+    words += [f"--set split.{name}={_toml(value)}" for name, value in _unusual(run.split).items()]
     fixed = sorted(plan.fixed - {"training.epochs", "training.seed"})
     return " ".join([*words, *(f"--set {name}={_toml(_value_of(plan, name))}" for name in fixed)])
+
+
+def _unusual(split: SplitConfig) -> dict[str, Any]:
+    """What the split has that its defaults have not; the protocol and the seed have options of their own."""
+    usual = asdict(SplitConfig(protocol=split.protocol, seed=split.seed))
+    return {name: value for name, value in asdict(split).items() if value != usual[name]}
 
 
 def _value_of(plan: TuningPlan, path: str) -> Any:

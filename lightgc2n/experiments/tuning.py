@@ -39,6 +39,7 @@ class TuningPlan:
     fixed: frozenset[str] = field(default_factory=frozenset)  # settings, as `table.name`, that are not searched
     trials: int = DEFAULT_TRIALS
     sampler: str = "random"
+    halving: bool = True  # or every trial gets all epochs
 
     @property
     def space(self) -> dict[str, Range]:
@@ -48,7 +49,7 @@ class TuningPlan:
     def rungs(self) -> list[tuple[int, int]]:
         """How many trials get how many epochs, rung by rung: 10 trials and 45 epochs are (10, 5), (3, 15), (1, 45)."""
         counts = [self.trials]
-        while counts[-1] >= KEEP:
+        while self.halving and counts[-1] >= KEEP:
             counts.append(counts[-1] // KEEP)
         every, most = self.run.training.evaluate_every, self.run.training.epochs
         shares = [-(-most // KEEP**level) for level in reversed(range(len(counts)))]
@@ -82,6 +83,7 @@ class TuningPlan:
             "space": {name: asdict(drawn) for name, drawn in self.space.items()},
             "trials": self.trials,
             "sampler": self.sampler,
+            "halving": self.halving,
         }
 
 

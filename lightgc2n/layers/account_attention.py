@@ -57,12 +57,15 @@ class LatentUserPooling(nn.Module):
         self.direction = nn.Parameter(torch.ones(width, 1))  # g
 
     def forward(self, users: Float[Tensor, "B H W"], last: Float[Tensor, "B W"]) -> Float[Tensor, "B W"]:
-        return self.pooled_norm((self.shares(users, last) * users).sum(dim=1))  # p
+        exponents = self.log_shares(users, last)
+        # Differs: shares beyond one are scaled down together. The norm undoes any scale, and has no variance of e^100.
+        shares = (exponents - relu(exponents.amax(dim=1, keepdim=True))).exp()
+        return self.pooled_norm((shares * users).sum(dim=1))  # p
 
-    def shares(self, users: Float[Tensor, "B H W"], last: Float[Tensor, "B W"]) -> Float[Tensor, "B H 1"]:
-        """exp(ω) / (Σ exp(ω))^β, which does not sum to one."""
+    def log_shares(self, users: Float[Tensor, "B H W"], last: Float[Tensor, "B W"]) -> Float[Tensor, "B H 1"]:
+        """log(exp(ω) / (Σ exp(ω))^β), of which the exponentials do not sum to one."""
         fit = torch.tanh(self.fit_norm(users * last[:, None]) @ self.weight + self.bias) @ self.direction  # ω
-        return (fit - self.smoothing * fit.logsumexp(dim=1, keepdim=True)).exp()
+        return fit - self.smoothing * fit.logsumexp(dim=1, keepdim=True)
 
 
 class AccountReader(nn.Module):

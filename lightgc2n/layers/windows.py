@@ -87,10 +87,13 @@ def cut_rows(batch: TrainingBatch, longest: int) -> TrainingBatch:
     place = place.clamp(max=width - 1).flatten(1)
     counts = batch.counts.gather(1, place).view_as(seen) & seen
     kept = counts.any(dim=-1)
-    return TrainingBatch.of_rows(
+    cut = TrainingBatch.of_rows(
         account=batch.account[:, None].expand_as(kept)[kept],
         log=batch.log.gather(1, place).view_as(seen)[kept],
         next_item=batch.next_item.gather(1, place).view_as(seen)[kept],
         seen=seen[kept],
         counts=counts[kept],
     )
+    if batch.moments is None:
+        return cut
+    return replace(cut, moments=batch.moments.gather(1, place).view_as(seen)[kept])

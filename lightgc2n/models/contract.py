@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from lightgc2n.data.batches import Asked, Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
 
 WITH_LATENT_USERS = (
@@ -70,6 +71,13 @@ class Model(nn.Module):
             f"this model has no latent users, so it cannot say whose an event is. "
             f"Train one that has: {', '.join(WITH_LATENT_USERS)}."
         )
+
+    def refresh(self, known: Training) -> bool:
+        """Takes in what has happened up to the questions, by counting alone; says whether it has.
+
+        Only protocols that know of such events ask for it. Weights stay as they were learned.
+        """
+        return False
 
     def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
         """Fits on validation events what is fitted there."""

@@ -16,19 +16,24 @@ from torch import Tensor, nn
 from lightgc2n.config import setting
 from lightgc2n.data.batches import Asked, Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import Training
 from lightgc2n.layers.balance import balanced_gains
 from lightgc2n.layers.crossentropy import linear_cross_entropy
 from lightgc2n.layers.followers import Followers, NoFollowers
 from lightgc2n.layers.memory import Memory, NoMemory, Remembered
 from lightgc2n.layers.propagation import rows_of
+from lightgc2n.layers.ranking import rank_by_counting
 from lightgc2n.layers.same_person import NewestAlone, NobodyApart, PersonState, SamePerson
+from lightgc2n.layers.trends import HALF_LIVES, NoTrends, Trends, count_trends
 from lightgc2n.layers.windows import cut_rows, newest_part
 from lightgc2n.models.contract import LatentUsers, Model
 
 FIRST_DEVIATION = 0.05  # of the item vectors
 CHOOSING_CUTOFF = 20
 UNBALANCED = (0.0, 1.0)
-ADDED, TIMES = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0), (0.6, 0.8, 1.0, 1.2, 1.5, 2.0)
+Added = tuple[Int[Tensor, "Q W"], Float[Tensor, "Q W"]]  # items, and what is added to the score of each
+ADDED = (-3.0, -2.0, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+TIMES = (0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,7 @@ class PlusConfig:
     )
     newest: int = setting(5, at_least=1, help="Newest events whose followers count.")
     followers: int = setting(64, at_least=1, help="Most frequent followers kept for each item.")
+    trending: int = setting(128, at_least=1, help="Most frequent items of late that are kept, where times are known.")
     hidden: int = setting(16, at_least=1, help="Hidden width of the memory.")
     max_length: int = setting(100, at_least=1, help="Newest events that are read; longer logs train in windows.")
     dropout: float = setting(0.2, at_least=0.0, at_most=0.95, help="Share of features dropped in training.")
@@ -55,6 +61,7 @@ class Parts:
     state: PersonState | NewestAlone
     followers: Followers | NoFollowers
     memory: Memory | NoMemory
+    trends: Trends | NoTrends
 
 
 @dataclass(frozen=True)
@@ -77,17 +84,20 @@ class Questions:
 class LightGC2NPlus(Model):
     """The model; an ablation is the same class with another part put in."""
 
+    learned: Float[Tensor, "M"]  # 1 where training has the item
+
     def __init__(self, config: PlusConfig, favoured: Float[Tensor, "M"], longest: int, parts: Parts) -> None:
         super().__init__()
         self.config, self.longest = config, longest
         self.items = nn.Parameter(FIRST_DEVIATION * torch.randn(len(favoured), config.width))
         self.bias = nn.Parameter(favoured)
+        self.register_buffer("learned", torch.ones_like(favoured))
         self.same_person, self.state = parts.same_person, parts.state
-        self.followers, self.memory = parts.followers, parts.memory
+        self.followers, self.memory, self.trends = parts.followers, parts.memory, parts.trends
 
     def carried(self) -> dict[str, str]:
         items = [name for name in ("items", "bias", "memory.readiness") if name in self.state_dict()]
-        whole = [name for name in ("memory.balance",) if name in self.state_dict()]
+        whole = [name for name in ("memory.balance", "trends.chosen") if name in self.state_dict()]
         return {**dict.fromkeys(items, "items"), **dict.fromkeys(whole, "whole")}
 
     @property
@@ -103,17 +113,22 @@ class LightGC2NPlus(Model):
         batch = cut_rows(batch, self.config.max_length)
         read = self.read(encoded, batch.log)
         questions = Questions(batch.row, batch.at % batch.log.shape[1])
-        steps = self.steps(read, questions, batch.target)
-        memory = self.remembered(read, questions)
-        more = torch.cat([steps[0], memory.items], dim=1), torch.cat([steps[1], memory.added], dim=1)
+        steps, memory = self.steps(read, questions, batch.target), self.remembered(read, questions)
+        moment = None if batch.moments is None else batch.moments.flatten()[batch.at]
+        trends = self.trends(moment, self.bias, len(batch.at))
+        parts = zip(steps, trends, (memory.items, memory.added), strict=True)
+        columns, values = (torch.cat(part, dim=1) for part in parts)
         asked = rows_of(read.states.flatten(0, 1), batch.at)
-        return {"next_item": linear_cross_entropy(asked, encoded, batch.target, batch.share, self.bias, more)}
+        return {
+            "next_item": linear_cross_entropy(asked, encoded, batch.target, batch.share, self.bias, (columns, values))
+        }
 
     @torch.no_grad()
     def scores(self, encoded: Float[Tensor, "M D"], batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
         """A score for each item of the domain, by the newest `max_length` events; without any, by popularity."""
-        scores, memory = self._asked(encoded, batch)
-        return scores.scatter_add(1, memory.items, memory.added)[:, domain.start : domain.stop]
+        scores, trends, memory = self._asked(encoded, batch)
+        scores.scatter_add_(1, *trends).scatter_add_(1, memory.items, memory.added)
+        return scores[:, domain.start : domain.stop]
 
     def read(self, encoded: Float[Tensor, "M D"], log: Int[Tensor, "B T"]) -> Read:
         """Who acted, and what is known after every event."""
@@ -143,36 +158,76 @@ class LightGC2NPlus(Model):
         weight = ownership.sum(dim=-1) + 1e-9  # nobody is there in an empty history: all alike
         return LatentUsers(ownership, weight / weight.sum(dim=1, keepdim=True))
 
+    def refresh(self, known: Training) -> bool:
+        """Trends look back from now on what is known; everything else stays as it was learned."""
+        tables = count_trends(known, self.config.trending)
+        if not isinstance(self.trends, Trends) or tables is None:
+            return False
+        for name, table in tables.items():
+            self.trends.register_buffer(name, table.to(self.bias.device))
+        # Training pushed the vectors of items without events away from everybody: a new item starts as the mean one.
+        new = torch.as_tensor(known.popularity > 0, device=self.bias.device) & (self.learned == 0)
+        with torch.no_grad():
+            self.items[new] = self.items[self.learned > 0].mean(dim=0)
+        return True
+
     def fitted(self) -> dict[str, float]:
-        if not isinstance(self.memory, Memory):
-            return {}
-        return dict(zip(("added", "times"), self.memory.balance.tolist(), strict=True))
+        found: dict[str, float] = {}
+        if isinstance(self.trends, Trends):
+            loud = zip(HALF_LIVES, self.trends.chosen.tolist(), strict=True)
+            found |= {f"trends of {half_life:g} days": value for half_life, value in loud}
+        if isinstance(self.memory, Memory):
+            found |= dict(zip(("added", "times"), self.memory.balance.tolist(), strict=True))
+        return found
 
     @torch.no_grad()
     def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
-        """Takes the balance of repeat and new that has the best NDCG@20 on the validation events.
+        """Takes the trends with the best MRR@20 on validation events, then the balance of repeat and new by NDCG@20.
 
         MRR hardly tells balances apart: it sees the top of a list, and old items below it matter as much.
         """
-        if not isinstance(self.memory, Memory):
-            return
+        if isinstance(self.trends, Trends):
+            self._weigh_trends(self.trends, validation)
+        if isinstance(self.memory, Memory):
+            self._weigh_memory(self.memory, validation)
+
+    def _weigh_trends(self, trends: Trends, validation: Callable[[], Iterator[Asked]]) -> None:
+        gains = torch.zeros(len(trends.choices), dtype=torch.float64, device=self.bias.device)
+        for asked in validation():
+            scores, _, memory = self._asked(self.items, asked.batch)
+            scores.scatter_add_(1, memory.items, memory.added)
+            among = asked.among or Domain("all", 0, scores.shape[1])
+            for number, choice in enumerate(trends.choices):
+                trends.chosen.copy_(choice)
+                added = trends(asked.batch.moment, self.bias, len(scores))
+                lifted = scores.scatter_add(1, *added)[:, among.start : among.stop]
+                rank = rank_by_counting(lifted, asked.target - among.start)
+                gains[number] += torch.where(rank <= CHOOSING_CUTOFF, 1 / rank, 0.0).sum()
+        trends.chosen.copy_(trends.choices[int(gains.argmax())])
+
+    def _weigh_memory(self, memory: Memory, validation: Callable[[], Iterator[Asked]]) -> None:
         tried = torch.tensor([UNBALANCED, *product(ADDED, TIMES)], device=self.bias.device)  # the first of equals wins
-        self.memory.balance.copy_(torch.tensor(UNBALANCED))
+        memory.balance.copy_(torch.tensor(UNBALANCED))
         gains, encoded = torch.zeros(len(tried), dtype=torch.float64, device=self.bias.device), self.encode()
         for asked in validation():
-            scores, memory = self._asked(encoded, asked.batch)
-            found = (memory.items, memory.bonus, memory.counts)
-            gains += balanced_gains(scores, *found, asked.target, tried, CHOOSING_CUTOFF)
+            scores, trends, known = self._asked(encoded, asked.batch)
+            scores.scatter_add_(1, *trends)
+            among = asked.among or Domain("all", 0, scores.shape[1])
+            inside = known.counts & (known.items >= among.start) & (known.items < among.stop)
+            found = ((known.items - among.start).clamp(0, len(among) - 1), known.bonus, inside)
+            within = scores[:, among.start : among.stop]
+            gains += balanced_gains(within, *found, asked.target - among.start, tried, CHOOSING_CUTOFF)
         if gains.any():
-            self.memory.balance.copy_(tried[gains.argmax()])
+            memory.balance.copy_(tried[gains.argmax()])
 
-    def _asked(self, encoded: Float[Tensor, "M D"], batch: Batch) -> tuple[Float[Tensor, "B M"], Remembered]:
-        """The scores of all items but for what is remembered, and that."""
+    def _asked(self, encoded: Float[Tensor, "M D"], batch: Batch) -> tuple[Float[Tensor, "B M"], Added, Remembered]:
+        """The scores of all items but for trends and for what is remembered, and those."""
         batch = newest_part(batch, self.config.max_length)
         read, known = self.read(encoded, batch.history), batch.length > 0
         row, place = torch.arange(len(known), device=known.device), (batch.length - 1).clamp(min=0)
         states = read.states[row, place] * known[:, None]
         columns, values = self.steps(read, Questions(row, place))
         memory = self.remembered(read, Questions(row, place))
-        scores = torch.addmm(self.bias, states, encoded.T).scatter_add(1, columns, values * known[:, None])
-        return scores, replace(memory, counts=memory.counts & known[:, None])
+        scores = torch.addmm(self.bias, states, encoded.T).scatter_add_(1, columns, values * known[:, None])
+        trends = self.trends(batch.moment, self.bias, len(known))
+        return scores, trends, replace(memory, counts=memory.counts & known[:, None])

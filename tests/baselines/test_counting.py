@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from lightgc2n import zoo
-from lightgc2n.baselines.counting import MarkovRecency, newest_events
-from lightgc2n.data.batches import make_batch, query_batches
+from lightgc2n.baselines.counting import MarkovRecency, Trending, newest_events
+from lightgc2n.data.batches import MICROSECONDS_A_DAY, make_batch
 from lightgc2n.data.dataset import Dataset, Domain
 from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
+from lightgc2n.evaluation.ranks import asked_in_domains
 from lightgc2n.layers.ranking import rank_by_counting
 from tests.worlds import dataset_of, tastes_world
 
@@ -40,6 +41,51 @@ def test_the_training_events_are_those_of_the_comment() -> None:
 
 def test_popularity_by_hand() -> None:
     assert set(order("popularity").values()) == {"p q r s"}
+
+
+def timed(days: str) -> Dataset:
+    """The logs with the day of each event."""
+    return replace(DATA, times=np.array(days.split(), dtype=np.int64) * MICROSECONDS_A_DAY)
+
+
+def test_trending_by_hand() -> None:
+    data = timed("0 0 1 1 9 9  0 0 2 8 9  0 1 9 9")
+    split = split_dataset(data, SplitConfig())
+    # Training: p on the days 0 1 0 1, q on 0 1 0 0, r on 2. Half a day halves: r 1, p 2/4 + 2/16, q 1/4 + 3/16.
+    model = zoo.build("trending", split.train)
+    assert isinstance(model, Trending)
+    assert model.fitted() == {"half-life": np.inf}
+    assert order("trending", data, split)["a"] == "p q r s"
+    shares = model.lately[0] * (1 + 2 * 0.5 + 2 * 0.25 + 1 * 0.5 + 3 * 0.25)
+    assert_close(shares, torch.tensor([2 * 0.5 + 2 * 0.25, 1 * 0.5 + 3 * 0.25, 1.0, 0.0], dtype=torch.float64))
+    # b's validation target is q, those of a and c are r and q: one day forgets too fast
+    model.calibrate(lambda: asked_in_domains(split.validation, [Domain("all", 0, 4)], "cpu"))
+    gains = []
+    for shares in model.lately:
+        ranks = [1 + (shares > shares[target]).sum() + ((shares == shares[target]).sum() - 1) / 2
+                 for target in split.validation.target.tolist()]  # fmt: skip
+        gains.append(sum(1 / float(rank) for rank in ranks))
+    assert gains[int(model.chosen)] == pytest.approx(max(gains), rel=1e-6)
+
+
+def test_trending_counts_what_is_known_when_asked() -> None:
+    split = split_dataset(timed("0 0 1 1 2 9  0 0 2 3 9  0 1 3 9"), SplitConfig(protocol="time", test_share=0.2))
+    model = zoo.build("trending", split.train)
+    assert split.known is not None
+    assert isinstance(model, Trending)
+    known = np.bincount(split.known.events, minlength=4)
+    assert (known >= split.train.popularity).all()
+    assert known.sum() > split.train.popularity.sum()
+    assert model.refresh(split.known)
+    assert_close(model.lately[-1], torch.from_numpy(known / known.sum()))
+    assert split.test.times is not None
+    first_target = split.test.times[split.test.target_event].min()
+    assert split.known.times is not None
+    assert split.known.times.max() < first_target
+
+
+def test_without_times_trending_is_popularity() -> None:
+    assert order("trending") == order("popularity")
 
 
 def test_recency_by_hand() -> None:
@@ -91,22 +137,25 @@ def test_newest_events_by_hand() -> None:
 
 
 @settings(max_examples=15)
-@given(seed=st.integers(0, 10_000))
-def test_calibration_finds_the_best_of_the_grid(seed: int) -> None:
-    """The ladder counts ranks of a few items; here every choice of the grid ranks the whole catalogue."""
+@given(seed=st.integers(0, 10_000), halves=st.booleans())
+def test_calibration_finds_the_best_of_the_grid(seed: int, halves: bool) -> None:
+    """The ladder counts ranks of a few items; here every choice of the grid ranks the whole catalogue, or its part."""
     split = split_dataset(tastes_world(accounts=25, length=8, seed=seed), SplitConfig())
     model = zoo.build("markov-recency", split.train)
     assert isinstance(model, MarkovRecency)
-    model.calibrate(lambda: query_batches(split.validation, 7))
+    middle, items = split.train.items // 2, split.train.items
+    parts = [Domain("a", 0, middle), Domain("b", middle, items)] if halves else [Domain("all", 0, items)]
+    model.calibrate(lambda: asked_in_domains(split.validation, parts, "cpu"))
     chosen = model.mixture.clone()
 
     def mrr(weight: float, fade: float) -> float:
         model.mixture.copy_(torch.tensor([weight, fade], dtype=torch.float64))
         total = 0.0
-        for asked in query_batches(split.validation, 100):
-            scores = model.scores(None, asked.batch, Domain("all", 0, split.train.items))
-            ranks = rank_by_counting(scores, asked.target)
-            steps = torch.zeros_like(scores)
+        for asked in asked_in_domains(split.validation, parts, "cpu"):
+            assert asked.among is not None
+            scores = model.scores(None, asked.batch, asked.among)
+            ranks = rank_by_counting(scores, asked.target - asked.among.start)
+            steps = torch.zeros(len(scores), items, dtype=scores.dtype)
             model.steps.add_rows_to(steps, asked.batch.last)
             seen = ((asked.batch.history == asked.target[:, None]) & asked.batch.known).any(dim=1)
             in_sight = (seen & (weight > 0)) | (steps.gather(1, asked.target[:, None])[:, 0] > 0)

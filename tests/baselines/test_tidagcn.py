@@ -99,6 +99,9 @@ def test_without_times_neighbours_are_all() -> None:
     model = model_of(train_of_halves(), graph_share=0.3)
     assert model.waits is None
     assert model.graph.share == 1.0
+    told = model_of(timed(), time="none")
+    assert told.waits is None
+    assert told.graph.share == 1.0
 
 
 def test_waits_learn() -> None:

@@ -67,9 +67,14 @@ def test_each_model_takes_its_file_and_the_plan_beats_it(tmp_path: Path) -> None
         "[lightgc2n]\nlatent_users = 2\nlayers = 3\n[training]\nclip = 1.0\nepochs = 9\n"
     )
     runs = read_plan(written(tmp_path, 'config = "found"\n' + GRID))
-    mine, other = runs["E-lightgc2n-seed0"], runs["E-lightgc2n-wo-a-seed0"]
+    mine, ablation = runs["E-lightgc2n-seed0"], runs["E-lightgc2n-wo-a-seed0"]
     assert mine.settings == {"latent_users": 4, "layers": 3}
     assert (mine.training.clip, mine.training.epochs) == (1.0, 7)
+    assert (ablation.settings, ablation.training.clip) == ({"latent_users": 2, "layers": 3}, 1.0)  # has no file
+    (tmp_path / "found" / "lightgc2n-wo-a.toml").write_text("[lightgc2n-wo-a]\nlayers = 1\n")
+    ablation = read_plan(written(tmp_path, 'config = "found"\n' + GRID))["E-lightgc2n-wo-a-seed0"]
+    assert (ablation.settings, ablation.training.clip) == ({"layers": 1}, 5.0)
+    (other,) = read_plan(written(tmp_path, 'config = "found"\ndata = "E"\nmodel = "gmf"\n')).values()
     assert (other.settings, other.training.clip) == ({}, 5.0)
 
 

@@ -79,7 +79,18 @@ def same(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ],
 )
 def test_rungs_by_hand(trials: int, training: TrainingConfig, rungs: list[tuple[int, int]]) -> None:
-    assert TuningPlan(RunPlan(Path(), "lightgc2n", training=training), trials=trials).rungs == rungs
+    plan = TuningPlan(RunPlan(Path(), "lightgc2n", training=training), trials=trials)
+    assert plan.rungs == rungs
+    assert replace(plan, halving=False).rungs == [(trials, rungs[-1][1])]
+
+
+def test_the_command_says_what_is_not_usual() -> None:
+    run = RunPlan(Path("D"), "lightgc2n", split=SplitConfig(protocol="time", ask="each-domain", seed=2))
+    told = command_of(TuningPlan(replace(run, training=TrainingConfig(epochs=6, seed=2)), trials=8, halving=False))
+    assert told == (
+        "lightgc2n tune D --model lightgc2n --trials 8 --epochs 6 --protocol time --seed 2 --no-halving "
+        '--set split.ask="each-domain"'
+    )
 
 
 def test_the_best_of_each_rung_go_on(whole: tuple[Path, Tuned]) -> None:

@@ -46,7 +46,7 @@ def test_the_pooling_gives_the_numbers_of_the_spec() -> None:
         pooling.weight.copy_(phi(3, 3, shift=2))
         pooling.bias.copy_(phi(1, 3, shift=3))
     users, last = phi(1, 2, 3, shift=0), phi(1, 3, shift=1)
-    shares = pooling.shares(users, last).detach()
+    shares = pooling.log_shares(users, last).exp().detach()
     assert_close(shares[0, :, 0], tensor([0.054618, 1.428813]), rtol=0, atol=2e-6)
     pooled = tensor([0.052685, -0.410034, -0.679907])
     assert_close((shares * users).sum(dim=1)[0], pooled, rtol=0, atol=2e-6)
@@ -96,6 +96,24 @@ def test_the_reader_is_that_of_a_slow_loop_whatever_the_padding() -> None:
     found = reader(items, account, torch.arange(5) < lengths[:, None])
     for row, length in enumerate(lengths.tolist()):
         assert_close(found[row], slow_reader(reader, items[row, :length], account[row]), rtol=1e-4, atol=1e-4)
+
+
+def test_a_share_beyond_all_numbers_leaves_the_pooling_as_it_is() -> None:
+    """All latent users fit alike, by e^200."""
+    pooling = LatentUserPooling(4, 0.5)
+    with torch.no_grad():
+        pooling.weight.copy_(10 * torch.eye(4))
+        pooling.bias.zero_()
+        pooling.direction.fill_(100.0)
+        pooling.fit_norm.weight.zero_()
+        pooling.fit_norm.bias.fill_(1.0)  # tanh(10) for everyone
+    users = torch.randn(2, 3, 4, requires_grad=True)
+    found = pooling(users, torch.randn(2, 4))
+    assert pooling.log_shares(users, torch.randn(2, 4)).detach().max() > 150  # its square has no place among floats
+    assert_close(found, pooling.pooled_norm(users.mean(dim=1)))
+    found.sum().backward()
+    assert users.grad is not None
+    assert users.grad.isfinite().all()
 
 
 @torch.no_grad()

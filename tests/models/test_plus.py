@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from lightgc2n import zoo
-from lightgc2n.data.batches import Batch, query_batches
+from lightgc2n.data.batches import MICROSECONDS_A_DAY, Batch, query_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
 from lightgc2n.errors import SettingError
@@ -95,6 +96,18 @@ def test_validation_decides_how_readily_old_items_come_again() -> None:
     assert list(model.fitted().values()) == [0.0, 1.0]
 
 
+def test_the_balance_is_judged_among_the_items_of_a_domain() -> None:
+    # Only what was had first comes again: among all items a bonus brings it forward, alone it is first anyway.
+    logs = [(f"a{n}", " ".join(f"i{(7 * n + k) % 40}" for k in (*range(8), 0, 1))) for n in range(40)]
+    split = split_dataset(dataset_of(logs), SplitConfig())
+    model, asked = plus(split=split), next(query_batches(split.validation, 1))
+    model.calibrate(lambda: iter([asked]))
+    assert list(model.fitted().values()) != [0.0, 1.0]
+    alone = Domain("alone", int(asked.target), int(asked.target) + 1)
+    model.calibrate(lambda: iter([replace(asked, among=alone)]))
+    assert list(model.fitted().values()) == [0.0, 1.0]
+
+
 def test_where_no_balance_is_better_there_is_none() -> None:
     # One item is all there is: it comes first with any bonus.
     split = split_dataset(dataset_of([(f"a{n}", "i0 i0 i0 i0 i0") for n in range(4)]), SplitConfig())
@@ -111,3 +124,42 @@ def test_ownership_sums_to_one_over_the_latent_users() -> None:
     alone = plus("lightgc2n-plus-wo-people")
     with pytest.raises(SettingError, match="no latent users"):
         alone.people(alone.encode(), batch)
+
+
+NEW = 6  # items are numbered as they come
+
+
+def timed_split() -> Split:
+    """A new item is the talk of the last days, and training has none of it."""
+    logs = [(f"a{n}", " ".join([*(f"i{(n + k) % 12}" for k in range(6)), "new", "new"])) for n in range(30)]
+    data = dataset_of(logs)
+    day = np.concatenate([[*range(6), 6, 7 + n % 2] for n in range(30)])
+    data = replace(data, times=(day * MICROSECONDS_A_DAY).astype(np.int64))
+    return split_dataset(data, SplitConfig(protocol="time"))
+
+
+def test_what_is_known_when_asked_is_counted_without_learning() -> None:
+    split = timed_split()
+    model = plus(split=split).eval()
+    new, batch = NEW, next(query_batches(split.test, 100)).batch
+    assert split.known is not None
+    assert split.train.popularity[new] == 0 < split.known.popularity[new]
+    before, weights = scores(model, batch), model.bias.clone()
+    assert model.refresh(split.known)
+    lifted = scores(model, batch) - before
+    assert (lifted[:, new] > 1.0).all()
+    assert_close(model.bias, weights)
+    others = [item for item in range(split.train.items) if item != new]
+    assert_close(model.items[new], model.items[others].mean(dim=0))
+
+
+def test_validation_decides_which_trends_speak() -> None:
+    split = timed_split()
+    model = plus(split=split).eval()
+    model.calibrate(lambda: query_batches(split.validation, 16))
+    assert sum(name.startswith("trends of") for name in model.fitted()) == 4
+    without = plus("lightgc2n-plus-wo-trends", split=split)
+    without.calibrate(lambda: query_batches(split.validation, 16))
+    assert set(without.fitted()) == {"added", "times"}
+    assert split.known is not None
+    assert not without.refresh(split.known)

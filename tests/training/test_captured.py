@@ -28,11 +28,18 @@ def model(**settings: int) -> Model:
     return new_model("lightgc2n", SPLIT, {**QUIET, **settings}, 0)
 
 
-@pytest.mark.parametrize("width", [16, 64])  # with kernels for all, and with matrix products left to cuBLAS
-def test_the_losses_of_every_step_are_those_on_a_cpu(width: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("lightgc2n", {"capsule_width": 16}),  # kernels for all
+        ("lightgc2n", {"capsule_width": 64}),  # matrix products left to cuBLAS
+        ("lightgc2n-plus", {}),
+    ],
+)
+def test_the_losses_of_every_step_are_those_on_a_cpu(name: str, settings: dict[str, int]) -> None:
     found: dict[str, list[float]] = {}
     for device in ("cpu", "cuda"):
-        trained = model(capsule_width=width).to(device).train()
+        trained = new_model(name, SPLIT, {**QUIET, **settings}, 0).to(device).train()
         steps = Steps(trained, SPLIT.train, CONFIG, device)
         assert isinstance(steps.run, CapturedStep) == (device == "cuda")
         found[device] = [float(steps(batch)["next_item"]) for epoch in range(4) for batch in steps.batches(epoch)]
