@@ -11,6 +11,7 @@ from lightgc2n.cli.evaluate import evaluate
 from lightgc2n.cli.generate import generate
 from lightgc2n.cli.identify import identify
 from lightgc2n.cli.import_ import import_log
+from lightgc2n.cli.people import people
 from lightgc2n.cli.recommend import recommend
 from lightgc2n.cli.simulate import simulate
 from lightgc2n.cli.train import train
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "evaluate": evaluate,
     "compare": compare,
     "recommend": recommend,
+    "people": people,
     "identify": identify,
     "doctor": doctor,
 }
