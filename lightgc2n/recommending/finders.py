@@ -1,12 +1,12 @@
 """The finder of people of a run: learned from its training logs when it is first asked for, then kept in its folder."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lightgc2n.data.splits import Training, ranges
+from lightgc2n.data.splits import SplitConfig, Training, ranges
 from lightgc2n.people.finding import PeopleFinder
 from lightgc2n.people.keeping import load_finder, save_finder
 from lightgc2n.people.points import Logs
@@ -22,6 +22,11 @@ class FinderPlace:
 
     folder: Path
     of: dict[str, Any]
+
+
+def finder_place(run: Path, checksum: str, domain: str, split: SplitConfig) -> FinderPlace:
+    """The place of a run, and the data, domain and split that it learned from."""
+    return FinderPlace(run / FOLDER, {"checksum": checksum, "domain": domain, "split": asdict(split)})
 
 
 def finder_for(train: Training, place: FinderPlace | None) -> PeopleFinder:

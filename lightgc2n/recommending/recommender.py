@@ -7,7 +7,7 @@ history        the given history; the latent users start from the mean of all ac
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -26,7 +26,7 @@ from lightgc2n.evaluation.ranks import refuse_not_finite, rows_per_tile
 from lightgc2n.models.contract import Model
 from lightgc2n.people.finding import PeopleFinder
 from lightgc2n.recommending.best import best_for_all, best_of_two_kinds
-from lightgc2n.recommending.finders import FOLDER, FinderPlace, finder_for
+from lightgc2n.recommending.finders import FinderPlace, finder_for, finder_place
 from lightgc2n.recommending.histories import whole_logs
 from lightgc2n.recommending.ownership import Ownership, refuse_diverged, tell
 from lightgc2n.recommending.people import AccountPeople, History, by_weight, tell_people
@@ -93,9 +93,8 @@ def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") 
     if plan.domain:
         dataset = dataset.only(plan.domain)
     name, model, _ = load_run(run)
-    learned_from = {"checksum": checksum, "domain": plan.domain, "split": asdict(plan.split)}
-    train = split_dataset(dataset, plan.split).train
-    return Recommender(name, model.to(device), dataset, train, device, FinderPlace(run / FOLDER, learned_from))
+    train, place = split_dataset(dataset, plan.split).train, finder_place(run, checksum, plan.domain, plan.split)
+    return Recommender(name, model.to(device), dataset, train, device, place)
 
 
 class Recommender:
