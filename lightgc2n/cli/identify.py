@@ -16,7 +16,7 @@ from lightgc2n.progress import say
 if TYPE_CHECKING:
     from lightgc2n.data.dataset import Dataset
     from lightgc2n.data.members import Members
-    from lightgc2n.experiments.people import Identified
+    from lightgc2n.experiments.people import Identified, IdentifyOptions
 
 
 def identify(
@@ -65,7 +65,7 @@ def identify(
     if members is None:
         raise DataError(f"{folder}: nobody knows who acted there. Make such data with lightgc2n simulate or generate.")
     if serve is not None:
-        _serve(serve, dataset, members, out, json)
+        _serve(serve, dataset, members, options, out, json)
         return
     found = ask(dataset, members, methods.split(","), options, run or [])
     missing = write_identified(found, dataset.accounts, out, force) if out is not None else ""
@@ -79,13 +79,15 @@ def identify(
         typer.echo(f"written to {out}")
 
 
-def _serve(name: str, dataset: "Dataset", members: "Members", out: Path | None, as_json: bool) -> None:
+def _serve(
+    name: str, dataset: "Dataset", members: "Members", options: "IdentifyOptions", out: Path | None, as_json: bool
+) -> None:
     from lightgc2n.data.files import new_file
     from lightgc2n.experiments.served import serve_named
 
     if out is not None and out.suffix != ".json":
         raise SettingError(f"{out}: with --serve, --out is one file that ends in .json.")
-    result = serve_named(name, dataset, members)
+    result = serve_named(name, dataset, members, options)
     if out is not None:
         with new_file(out, force=True) as temporary:
             temporary.write_text(dumps(result, indent=1) + "\n", encoding="utf-8")

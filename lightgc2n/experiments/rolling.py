@@ -36,6 +36,11 @@ class Rolling:
     first: Longs  # [Q] the account's first event of the period
     session: Longs  # [E] of every event of the dataset
 
+    def of_accounts(self, about: npt.NDArray[np.bool_]) -> "Rolling":
+        """The questions of some accounts."""
+        rows = np.flatnonzero(about[self.queries.owner])
+        return replace(self, queries=self.queries.select(rows), first=self.first[rows])
+
     @property
     def going_on(self) -> npt.NDArray[np.bool_]:
         """Whether the session of each question has begun before it."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -33,6 +34,7 @@ from lightgc2n.errors import DataError, SettingError
 from lightgc2n.evaluation.metrics import Floats, paired_p_values
 from lightgc2n.evaluation.people import Served, measure_served
 from lightgc2n.evaluation.ranks import asked_in_domains, refuse_not_finite, rows_per_tile, targets_in_history
+from lightgc2n.experiments.people import IdentifyOptions, in_part
 from lightgc2n.experiments.rolling import Rolling, Way, asked_with, likely_person, newest_sessions, rolling, true_person
 from lightgc2n.experiments.single import ready_for_test
 from lightgc2n.layers.ranking import rank_by_counting
@@ -79,14 +81,17 @@ class Ranked:
     by_way: dict[str, Floats]
 
 
-def serve_named(name: str, dataset: Dataset, members: Members) -> dict[str, Any]:
+def serve_named(name: str, dataset: Dataset, members: Members, options: IdentifyOptions) -> dict[str, Any]:
     """`serve` of a run on this dataset, whose finder is kept in its folder, or of a floor by its name."""
+    if options.gap:
+        raise SettingError("--gap: with --serve, sessions end as the finder has learned them. Leave --gap out.")
+    about = in_part(len(dataset.accounts), options)
     member = np.asarray(members.of_event).astype(np.int64)
     if name in zoo.ZOO and zoo.entry_of(name).is_floor:
         split = split_dataset(dataset, SplitConfig(protocol="time"))
         model = zoo.build(name, split.train, {})
         model.calibrate(lambda: asked_in_domains(split.validation, split.catalogues, "cpu"))
-        return serve(dataset, split, member, finder_for(split.train, None), name, model, is_floor=True)
+        return serve(dataset, split, member, finder_for(split.train, None), name, model, about, is_floor=True)
     if not (Path(name) / RUN).is_file():
         floors = [one for one, entry in zoo.ZOO.items() if entry.is_floor]
         raise SettingError(f"--serve: {name!r} is neither a run nor a floor. Floors are {', '.join(floors)}.")
@@ -97,23 +102,32 @@ def serve_named(name: str, dataset: Dataset, members: Members) -> dict[str, Any]
     split = split_dataset(dataset, plan.split)
     label, model, _ = load_run(Path(name))
     finder = finder_for(split.train, finder_place(Path(name), dataset.checksum, plan.domain, plan.split))
-    return serve(dataset, split, member, finder, label, model, is_floor=False)
+    return serve(dataset, split, member, finder, label, model, about, is_floor=False)
 
 
 def serve(
-    dataset: Dataset, split: Split, member: Longs, finder: PeopleFinder, name: str, model: Model, is_floor: bool
+    dataset: Dataset,
+    split: Split,
+    member: Longs,
+    finder: PeopleFinder,
+    name: str,
+    model: Model,
+    about: npt.NDArray[np.bool_],
+    *,
+    is_floor: bool,
 ) -> dict[str, Any]:
     """What each way of asking gives the members of the accounts, ready for JSON.
 
     Args:
         split: of protocol `time`.
         member: of each event of the dataset; -1 where it is unknown.
+        about: which accounts are asked about.
     """
     contestant = Contestant(name, model.eval(), is_floor, len(dataset.items))
     learned = (split.train.popularity > 0) | model.scores_unseen_items
-    chosen_on = _ranked(dataset, split, member, finder, contestant, "validation", learned)
+    chosen_on = _ranked(dataset, split, member, finder, contestant, "validation", learned, about)
     learned = ready_for_test(model, split)
-    tested = _ranked(dataset, split, member, finder, contestant, "test", learned)
+    tested = _ranked(dataset, split, member, finder, contestant, "test", learned, about)
     rows, ranks, served = {}, {}, {}
     for way, by_weight in tested.by_way.items():
         weights = (0, 0) if way == OWN else choose(chosen_on, way)
@@ -143,8 +157,9 @@ def _ranked(
     contestant: Contestant,
     part: str,
     learned: Any,
+    about: npt.NDArray[np.bool_],
 ) -> Ranked:
-    asked = rolling(dataset, split, part, finder.gap)
+    asked = rolling(dataset, split, part, finder.gap).of_accounts(about)
     ways = {
         "likely person": likely_person(dataset, asked, finder),
         "likely of five": likely_person(dataset, asked, finder, MOST_PEOPLE),

@@ -113,7 +113,14 @@ def test_the_command(town: Path) -> None:
     assert result["questions"] > result["accounts"]
 
 
+def test_some_accounts_alone(town: Path) -> None:
+    counts = [json.loads(serve(town, "markov", "--accounts", part, "--json").stdout) for part in ("validation", "all")]
+    assert 0 < counts[0]["accounts"] <= 18 < counts[1]["accounts"] <= 60
+
+
 def test_what_is_refused(town: Path) -> None:
+    done = serve(town, "markov", "--gap", 2)
+    assert (done.returncode, "Leave --gap out" in done.stderr) == (2, True)
     done = serve(town, "nothing")
     assert (done.returncode, "neither a run nor a floor" in done.stderr) == (2, True)
     done = serve(town, "markov", "--out", town / "served")
