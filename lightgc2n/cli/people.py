@@ -130,7 +130,7 @@ def _events_table(events: "Sequence[PersonEvent]", named: Named) -> Table:
 
 
 def _people_table(people: "Sequence[Person]", named: Named) -> Table:
-    table = Table(title="Who they are", title_justify="left", show_lines=True)
+    table = Table(title="What tells of each person", title_justify="left", show_lines=True)
     timed = any(person.active for person in people)
     for heading in ("person", "events", "has more often than everybody") + (("active",) if timed else ()):
         table.add_column(heading, justify="right" if heading == "events" else "left")
