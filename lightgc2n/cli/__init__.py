@@ -12,6 +12,7 @@ from lightgc2n.cli.experiment import experiment, report
 from lightgc2n.cli.generate import generate
 from lightgc2n.cli.identify import identify
 from lightgc2n.cli.import_ import import_log
+from lightgc2n.cli.people import people
 from lightgc2n.cli.recommend import recommend
 from lightgc2n.cli.simulate import simulate
 from lightgc2n.cli.train import train
@@ -30,6 +31,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "experiment": experiment,
     "report": report,
     "recommend": recommend,
+    "people": people,
     "identify": identify,
     "doctor": doctor,
 }

@@ -153,6 +153,39 @@ def least_served(hits: npt.NDArray[Any], of: npt.NDArray[Any]) -> Floats:
     return np.where(of > 0, hits / np.maximum(of, 1), np.inf).min(axis=1)
 
 
+@dataclass(frozen=True)
+class Served:
+    """How many of their targets lists have hit: for each account, its least served member, and its smaller members."""
+
+    account: Longs
+    least: Floats  # recall of the member for whom it is lowest, among those with targets
+    smaller_hits: Floats  # of members with fewer targets than another of the account
+    smaller_targets: Longs
+
+    @property
+    def smaller(self) -> float:
+        """Recall of all smaller members' targets together."""
+        return float(self.smaller_hits.sum() / max(self.smaller_targets.sum(), 1))
+
+
+def measure_served(hits: npt.NDArray[np.bool_], account: Longs, member: Longs) -> Served:
+    """Recall by true members.
+
+    Args:
+        hits: for each question whether the list has its target.
+        member: who acted; -1 where that is unknown, which counts for nothing.
+    """
+    known = member >= 0
+    accounts, row = np.unique(account[known], return_inverse=True)
+    person = _numbered(row, member[known])
+    people = int(person.max(initial=0)) + 1
+    cell, size = row * people + person, len(accounts) * people
+    targets = np.bincount(cell, minlength=size).reshape(-1, people)
+    hit = np.bincount(cell, hits[known], size).reshape(-1, people)
+    small = targets < targets.max(axis=1, keepdims=True)
+    return Served(accounts, least_served(hit, targets), (hit * small).sum(axis=1), (targets * small).sum(axis=1))
+
+
 def people_summary(measured: PeopleMeasures, seed: int = 0) -> dict[str, dict[str, dict[str, float]]]:
     """measure -> `accounts` and `events` -> value, low, high: means over accounts, and weighted by their events.
 

@@ -118,7 +118,7 @@ def shown_logs(dataset: Dataset, options: IdentifyOptions) -> tuple[Longs, Longs
             f"{dataset.name} holds {dataset.kind}, not logs, so an event may be there twice. Use whole logs."
         )
     start, stop = whole_logs(dataset)
-    accounts = np.flatnonzero((stop > start) & _in_part(len(start), options))
+    accounts = np.flatnonzero((stop > start) & in_part(len(start), options))
     places, offsets = ranges(start[accounts], stop[accounts])
     train = split_dataset(dataset, SplitConfig()).train
     say("vectors of items, from training events")
@@ -133,7 +133,7 @@ def shown_logs(dataset: Dataset, options: IdentifyOptions) -> tuple[Longs, Longs
     return accounts, places, logs
 
 
-def _in_part(accounts: int, options: IdentifyOptions) -> Any:
+def in_part(accounts: int, options: IdentifyOptions) -> Any:
     """The same three accounts in ten whatever the seed, so that nobody chooses on what another tests on."""
     place = np.random.default_rng(0).permutation(accounts) / accounts
     parts = {"all": place >= 0, "validation": place < VALIDATION_SHARE, "test": place >= VALIDATION_SHARE}

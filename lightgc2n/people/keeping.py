@@ -27,11 +27,16 @@ SCHEMA = 1
 WEIGHTS = ("inward", "threshold", "outward", "straight", "constant")
 
 
-def save_finder(finder: PeopleFinder, folder: Path, force: bool = False) -> None:
-    """Writes all that was learned to a new folder."""
+def save_finder(finder: PeopleFinder, folder: Path, force: bool = False, of: dict[str, Any] | None = None) -> None:
+    """Writes all that was learned to a new folder.
+
+    Args:
+        of: what it was learned from, ready for JSON; `load_finder` can be told to insist on it.
+    """
     facts = {
         "made_by": f"lightgc2n {__version__}",
         "schema": SCHEMA,
+        "of": of,
         "gap": finder.gap,
         "prior": finder.learned.contrast.prior,
         "caution": finder.head.caution,
@@ -41,12 +46,17 @@ def save_finder(finder: PeopleFinder, folder: Path, force: bool = False) -> None
         save_file({name: np.ascontiguousarray(array) for name, array in _arrays(finder).items()}, new / ARRAYS)
 
 
-def load_finder(folder: Path) -> PeopleFinder:
-    """The finder that `save_finder` wrote."""
+def load_finder(folder: Path, of: dict[str, Any] | None = None) -> PeopleFinder:
+    """The finder that `save_finder` wrote; one that was learned from something else than `of` is refused."""
     try:
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
         if facts["schema"] != SCHEMA:
             raise DataError(f"{folder}: a finder of format {facts['schema']}, and this version reads {SCHEMA}.")
+        if of is not None and facts.get("of") != of:
+            raise DataError(
+                f"{folder}: people are found there by what other data or another split taught. "
+                f"Remove that folder, and it is learned anew."
+            )
         return _finder(facts, load_file(folder / ARRAYS))
     except FileNotFoundError as problem:
         raise DataError(f"{folder}: no finder of people ({FACTS}, {ARRAYS}): {problem}.") from None

@@ -28,6 +28,7 @@ class Logs:
     gap: int | None = None  # microseconds; a longer pause begins a new session (none: as usual)
     training: "Logs | None" = None  # what may be learned from: training events of all accounts (none: these very logs)
     row: Longs | None = None  # of each account its row in `training`
+    units: Longs | None = None  # the session of each event, where times do not tell it
 
     @property
     def accounts(self) -> int:
@@ -41,7 +42,7 @@ class Logs:
     @cached_property
     def session(self) -> Longs:
         """The session of each event, numbered on over all accounts."""
-        return session_numbers(self.offsets, self.times, self.gap)
+        return session_numbers(self.offsets, self.times, self.gap) if self.units is None else self.units
 
     @cached_property
     def event(self) -> Longs:

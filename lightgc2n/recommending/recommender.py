@@ -24,9 +24,12 @@ from lightgc2n.data.splits import UNSEEN, Queries, Training, split_dataset
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.evaluation.ranks import refuse_not_finite, rows_per_tile
 from lightgc2n.models.contract import Model
-from lightgc2n.recommending.best import best_of_two_kinds
+from lightgc2n.people.finding import PeopleFinder
+from lightgc2n.recommending.best import best_for_all, best_of_two_kinds
+from lightgc2n.recommending.finders import FinderPlace, finder_for, finder_place
 from lightgc2n.recommending.histories import whole_logs
 from lightgc2n.recommending.ownership import Ownership, refuse_diverged, tell
+from lightgc2n.recommending.people import AccountPeople, History, by_weight, tell_people
 from lightgc2n.training.runs import load_run, plan_of, read_run
 
 NAMED = 5  # how many ids a sentence names before it stops
@@ -90,14 +93,24 @@ def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") 
     if plan.domain:
         dataset = dataset.only(plan.domain)
     name, model, _ = load_run(run)
-    return Recommender(name, model.to(device), dataset, split_dataset(dataset, plan.split).train, device)
+    train, place = split_dataset(dataset, plan.split).train, finder_place(run, checksum, plan.domain, plan.split)
+    return Recommender(name, model.to(device), dataset, train, device, place)
 
 
 class Recommender:
     """Lists of next items from one model, which is encoded once."""
 
-    def __init__(self, name: str, model: Model, dataset: Dataset, train: Training, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        name: str,
+        model: Model,
+        dataset: Dataset,
+        train: Training,
+        device: str = "cpu",
+        finder_place: FinderPlace | None = None,
+    ) -> None:
         self.name, self.model, self.dataset, self.device = name, model.eval(), dataset, device
+        self._train, self._finder_place = train, finder_place
         with torch.no_grad():
             self._encoded = model.encode()
         self._popularity = torch.as_tensor(train.popularity, device=device)
@@ -158,6 +171,61 @@ class Recommender:
         refuse_diverged(self.name, users)
         items = [self.dataset.items[item] for item in batch.history[0, : int(batch.length[0])].tolist()]
         return tell(name, items, users, notes)
+
+    def people(self, account: str, *, k: int = 10, exclude_seen: bool = False) -> AccountPeople:
+        """How many people are behind an account, who did what, what each likes, and lists for each and for all.
+
+        What finds them is learned from the run's training logs the first time and kept in the run's folder.
+
+        Args:
+            k: length of the lists.
+            exclude_seen: leave items out that the person has had; of the list for all, those that anybody has.
+        """
+        wish = self._wish(k, exclude_seen, None, None, None)
+        names, queries, notes = self._stored([account])
+        history = self._history(account, queries)
+        row = self._account_index[account]
+        found = by_weight(self._finder.find(history.items, history.times, row=row))
+        whole = next(self._lists(names, queries, notes, wish, fold_in=False))
+        lists, together = [whole], None
+        if found.count > 1:
+            own = self._by_person(history, found.share.argmax(axis=1), found.count)
+            lists = list(self._lists([account] * found.count, own, [()] * found.count, wish, fold_in=True))
+            together = self._together(account, own, wish)
+        popularity = self._train.popularity
+        return tell_people(account, history, found, self.dataset.items, popularity, lists, together, whole)
+
+    @cached_property
+    def _finder(self) -> PeopleFinder:
+        if self.dataset.kind != "logs":
+            raise DataError(f"{self.dataset.name} holds {self.dataset.kind}, and people are found in whole logs alone.")
+        return finder_for(self._train, self._finder_place)
+
+    def _history(self, account: str, queries: Queries) -> History:
+        """The stored history of the one account asked about."""
+        part = slice(int(queries.start[0]), int(queries.stop[0]))
+        if part.start == part.stop:
+            raise DataError(f"account {account!r} has no history, so there is nobody to be found.")
+        times = self.dataset.times
+        return History(np.asarray(self.dataset.events[part]), None if times is None else np.asarray(times[part]))
+
+    def _by_person(self, history: History, owner: Longs, count: int) -> Queries:
+        """A question for each person: that of a stranger with these events alone, asked when the dataset ends."""
+        order = np.argsort(owner, kind="stable")
+        stop = np.cumsum(np.bincount(owner, minlength=count))
+        start = np.append(0, stop[:-1])
+        queries = self._queries(np.full(count, UNSEEN), start, stop, history.items[order])
+        if history.times is None or self.dataset.times is None:
+            return queries
+        times = np.append(history.times[order], self.dataset.times.max())
+        return replace(queries, times=times, target_event=np.full(count, len(order)))
+
+    def _together(self, account: str, own: Queries, wish: _Wish) -> Recommendations:
+        scores = self._scores(make_batch(own, self.device), wish, fold_in=True)
+        values, items = (part[0].tolist() for part in best_for_all(scores, self._learned_items, wish.k))
+        listed = zip(items, values, strict=True)
+        found = (Recommendation(self.dataset.items[item], value, rank) for rank, (item, value) in enumerate(listed, 1))
+        return Recommendations(account, tuple(found), notes=tuple(_remarks(1, len(items))))
 
     def read_items(self, path: Path) -> list[str]:
         """The ids of a file, one a line; one that the catalogue does not have is refused."""

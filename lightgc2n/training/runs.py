@@ -8,12 +8,14 @@ last.safetensors    to go on from
 best.safetensors    the weights with the best validation value
 results.json        what the test found, and what training cost, where a plan asked for it
 ranks.npz           the rank of each test target, its account and its domain, likewise
+people/             what finds the people behind its accounts, once somebody has asked for them
 """
 
 import fcntl
 import json
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,7 +116,7 @@ def sole_trainer(folder: Path) -> Iterator[None]:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for path in folder.glob(".*"):
-            path.unlink()
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         yield
     except BlockingIOError:
         raise OutputError(f"{folder} is being trained by another process. Wait for it, or stop it.") from None

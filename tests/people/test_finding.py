@@ -118,3 +118,11 @@ def test_what_is_older_goes_to_the_people_of_what_is_newer(
     assert found.share.shape == (30, 2)
     agreed = (found.share.argmax(axis=1) == whole.share.argmax(axis=1)).mean()
     assert max(agreed, 1 - agreed) > 0.8
+
+
+def test_a_finder_of_something_else_is_refused(finder: PeopleFinder, tmp_path: Path) -> None:
+    save_finder(finder, tmp_path / "finder", of={"checksum": "one"})
+    load_finder(tmp_path / "finder", of={"checksum": "one"})
+    load_finder(tmp_path / "finder")  # whoever does not say is not refused
+    with pytest.raises(DataError, match="other data or another split"):
+        load_finder(tmp_path / "finder", of={"checksum": "another"})

@@ -109,6 +109,15 @@ def test_wrong_settings_are_refused(words: list[str], message: str, data: Path, 
     assert not (tmp_path / "run").exists()
 
 
+def test_what_killed_processes_left_is_removed(data: Path, tmp_path: Path) -> None:
+    plan = RunPlan(data, "lightgc2n-wo-dr", training=FEW)
+    (tmp_path / "run" / ".people.abc").mkdir(parents=True)
+    (tmp_path / "run" / ".people.abc" / "finder.json").write_text("{")
+    (tmp_path / "run" / ".12.best.safetensors").write_text("half")
+    train_run(plan, tmp_path / "run")
+    assert not list((tmp_path / "run").glob(".*"))
+
+
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not a run"):
         load_run(tmp_path)

@@ -1,0 +1,176 @@
+"""`lightgc2n people`: how many people are behind an account, who did what, and what to show them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from lightgc2n.cli.options import Json
+from lightgc2n.cli.printing import print_json, print_table
+
+if TYPE_CHECKING:
+    from lightgc2n.people.portraits import Activity
+    from lightgc2n.recommending.people import AccountPeople, Person, PersonEvent
+    from lightgc2n.recommending.recommender import Recommendations
+
+NEWEST = 20  # events that the screen shows one by one
+STYLES = dict(zip("ABCDE", ("black on cyan", "black on yellow", "white on magenta", "black on green", "white on blue"),
+                  strict=True))  # fmt: skip
+BARS = " ▁▂▃▄▅▆▇█"
+WEEKDAYS = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+Named = Callable[[str], str]
+
+
+def people(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run (made by train) on logs.")],
+    account: Annotated[str, typer.Option("--account", metavar="ID", help="An account of the run's dataset.")],
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", help="Length of a list.")] = 10,
+    exclude_seen: Annotated[bool, typer.Option("--exclude-seen", help="Leave items that were had out.")] = False,
+    titles: Annotated[
+        Path | None, typer.Option("--titles", metavar="FILE", help="What items are called: id, tab, title a line.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say how many people use an account, who did what, what each likes, and what to show each and all of them.
+
+    People have letters for names. What finds them is learned from the run's training logs when first asked for, and
+    kept in the run's folder.
+    """
+    from lightgc2n.recommending.recommender import load
+    from lightgc2n.recommending.titles import read_titles
+
+    known = read_titles(titles) if titles is not None else {}
+    found = load(run, data).people(account, k=k, exclude_seen=exclude_seen)
+    if json:
+        print_json(_as_json(found, known))
+    else:
+        _show(found, lambda item: f"{known[item]} ({item})" if item in known else item)
+
+
+def _as_json(found: "AccountPeople", titles: dict[str, str]) -> dict[str, Any]:
+    def items(rows: Sequence[Any]) -> list[dict[str, Any]]:
+        return [row._asdict() | ({"title": titles[row.item_id]} if row.item_id in titles else {}) for row in rows]
+
+    def listed(one: "Recommendations | None") -> dict[str, Any] | None:
+        return None if one is None else {"items": items(one), "fallback": one.fallback, "notes": list(one.notes)}
+
+    persons = [
+        {
+            "name": person.name,
+            "events": person.events,
+            "share": person.share,
+            "likes": items(person.likes),
+            "active": None if person.active is None else asdict(person.active),
+            "next": listed(person.next),
+        }
+        for person in found.people
+    ]
+    return {
+        "account_id": found.account_id,
+        "count": found.count,
+        "confidence": found.confidence,
+        "chances": found.chances,
+        "events": items(found.events),
+        "people": persons,
+        "together": listed(found.together),
+        "account": listed(found.whole),
+    }
+
+
+def _show(found: "AccountPeople", named: Named) -> None:
+    typer.echo(_count_in_words(found))
+    console = Console(highlight=False)
+    console.print(_timeline(found.events), soft_wrap=True)
+    print_table(_events_table(found.events, named))
+    print_table(_people_table(found.people, named))
+    print_table(_lists_table(found, named))
+    if any(person.active for person in found.people):
+        typer.echo("Hours and days are by the clock of the log.")
+
+
+def _count_in_words(found: "AccountPeople") -> str:
+    sure = f"{100 * found.confidence:.0f} %"
+    if found.count == 1:
+        return f"{found.account_id}: one person (confidence {sure}). Nothing shows well enough that there are more."
+    chances = ", ".join(f"{number}: {100 * chance:.0f} %" for number, chance in enumerate(found.chances, start=1))
+    return f"{found.account_id}: {found.count} people (confidence {sure}; {chances})."
+
+
+def _timeline(events: "Sequence[PersonEvent]") -> Text:
+    """A letter for every event, oldest first; a small one where it is less likely than not."""
+    line = Text("oldest ")
+    for event in events:
+        letter = event.person if event.probability > 0.5 else event.person.lower()
+        line.append(letter, style=STYLES.get(event.person, ""))
+    return line.append(" newest (a small letter: less likely than not)")
+
+
+def _events_table(events: "Sequence[PersonEvent]", named: Named) -> Table:
+    newest, total = events[-NEWEST:], len(events)
+    which = f"{total:,} events" if total <= NEWEST else f"the newest {NEWEST} of {total:,} events"
+    table = Table(title=f"Whose are {which}?", title_justify="left")
+    timed = newest[-1].time is not None
+    for heading in ("when", "who", "item")[not timed :]:
+        table.add_column(heading)
+    table.add_column("probability", justify="right")
+    for event in newest:
+        row = [_badge(event.person), escape(named(event.item_id)), f"{100 * event.probability:.0f} %"]
+        table.add_row(*([event.time or ""] if timed else []), *row)
+    return table
+
+
+def _people_table(people: "Sequence[Person]", named: Named) -> Table:
+    table = Table(title="What tells of each person", title_justify="left", show_lines=True)
+    timed = any(person.active for person in people)
+    for heading in ("person", "events", "has more often than everybody") + (("active",) if timed else ()):
+        table.add_column(heading, justify="right" if heading == "events" else "left")
+    for person in people:
+        likes = "\n".join(f"{escape(named(like.item_id))} ({like.times:,.0f} times)" for like in person.likes)
+        row = [_badge(person.name), f"{person.events:,} ({100 * person.share:.0f} %)", likes or "-"]
+        table.add_row(*row, *([_when(person.active)] if person.active else []))
+    return table
+
+
+def _when(active: "Activity") -> str:
+    days = " ".join(
+        f"{name} {_bar(share, active.weekdays)}" for name, share in zip(WEEKDAYS, active.weekdays, strict=True)
+    )
+    if active.hours is not None:
+        return f"{days}\n0 h {''.join(_bar(share, active.hours) for share in active.hours)} 24 h"
+    return f"{days}\n" + " ".join(
+        f"{name} {_bar(share, active.months)}" for name, share in zip(MONTHS, active.months, strict=True)
+    )
+
+
+def _bar(share: float, of: Sequence[float]) -> str:
+    """How much of the largest share one is."""
+    return BARS[round(share / (max(of) or 1.0) * (len(BARS) - 1))]
+
+
+def _lists_table(found: "AccountPeople", named: Named) -> Table:
+    """A column for each person, for all of them, and for the account as it is."""
+    columns = [(f"next for {_badge(person.name)}", person.next) for person in found.people]
+    if found.together is not None:
+        columns += [("together", found.together), ("the account's own list", found.whole)]
+    table = Table(title="What to show next", title_justify="left")
+    table.add_column("rank", justify="right")
+    for heading, _ in columns:
+        table.add_column(heading)
+    for place in range(max(len(shown) for _, shown in columns)):
+        row = [escape(named(shown[place].item_id)) if place < len(shown) else "" for _, shown in columns]
+        table.add_row(str(place + 1), *row)
+    return table
+
+
+def _badge(name: str) -> str:
+    return f"[{STYLES[name]}] {name} [/]" if name in STYLES else name

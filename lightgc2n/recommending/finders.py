@@ -1,0 +1,58 @@
+"""The finder of people of a run: learned from its training logs when it is first asked for, then kept in its folder."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lightgc2n.data.splits import SplitConfig, Training, ranges
+from lightgc2n.people.finding import PeopleFinder
+from lightgc2n.people.keeping import load_finder, save_finder
+from lightgc2n.people.points import Logs
+from lightgc2n.progress import say
+
+FOLDER = "people"
+SEED = 0
+
+
+@dataclass(frozen=True)
+class FinderPlace:
+    """Where the finder of a run is kept, and what it must have been learned from."""
+
+    folder: Path
+    of: dict[str, Any]
+
+
+def finder_place(run: Path, checksum: str, domain: str, split: SplitConfig) -> FinderPlace:
+    """The place of a run, and the data, domain and split that it learned from."""
+    return FinderPlace(run / FOLDER, {"checksum": checksum, "domain": domain, "split": asdict(split)})
+
+
+def finder_for(train: Training, place: FinderPlace | None) -> PeopleFinder:
+    """The finder that is kept at `place`, or one that is learned now and kept there, if there is a place."""
+    if place is not None and place.folder.exists():
+        return load_finder(place.folder, place.of)
+    say("finding people is learned once, from the training logs of the run")
+    finder = PeopleFinder.learn(training_logs(train), np.random.default_rng(SEED))
+    if place is not None:
+        _keep(finder, place)
+    return finder
+
+
+def training_logs(train: Training) -> Logs:
+    """One log for each account of the dataset, empty where training has none of it."""
+    order = np.argsort(train.sequence_accounts, kind="stable")
+    places, bounds = ranges(train.offsets[order], train.offsets[order + 1])
+    events = np.bincount(train.sequence_accounts[order], np.diff(bounds), train.accounts).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(events)])
+    times = None if train.times is None else train.times[places]
+    return Logs(offsets, train.events[places], times, np.zeros((train.items, 0), dtype=np.float32))
+
+
+def _keep(finder: PeopleFinder, place: FinderPlace) -> None:
+    try:
+        # Another process may have learned the same meanwhile; either may stay.
+        save_finder(finder, place.folder, force=True, of=place.of)
+    except OSError as problem:
+        say(f"{place.folder}: cannot be written ({problem.strerror}), so the next call learns again.")
