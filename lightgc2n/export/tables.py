@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightgc2n.export.graph import FLOAT, UINT8, Array, Graph, Value
+from lightgc2n.export.graph import FLOAT, UINT8, Array, Graph, Value, joined
 
 MIDDLE = 128  # the byte that stands for 0; unsigned, since products of signed bytes may overflow on older processors
 STEPS = 127.0
@@ -40,13 +40,18 @@ class ByteTable:
         return (self.table.rows(index).cast(FLOAT) - float(MIDDLE)) * self.scales.rows(index).wider(-1)
 
     def products(self, vectors: Value, bias: Value) -> Value:
-        """As for floats, with the vectors rounded to bytes too, each by its own largest number."""
-        scale = vectors.apply("Abs").largest(1, keep=True).at_least(SMALLEST_SCALE) / STEPS
-        rounded = ((vectors / scale).apply("Round") + float(MIDDLE)).cast(UINT8)
-        middle = np.array(MIDDLE, dtype=np.uint8)
+        """As for floats, with the vectors rounded too: to two bytes, each by its own largest number."""
+        graph, middle = vectors.graph, np.array(MIDDLE, dtype=np.uint8)
+        scale = vectors.apply("Abs").largest(1, keep=True).at_least(SMALLEST_SCALE) / (STEPS * MIDDLE)
+        rounded = (vectors / scale).apply("Round")
+        high = (rounded / float(MIDDLE)).apply("Round")
+        both = joined([high.wider(1), (rounded - high * float(MIDDLE)).wider(1)], 1)  # [B, 2, D]
         # The table is turned once, when the graph is loaded.
-        product = vectors.graph.add("MatMulInteger", rounded, self.table.turned(1, 0), middle, middle)
-        return product.cast(FLOAT) * self.scales * scale + bias
+        turned = self.table.turned(1, 0)
+        products = graph.add("MatMulInteger", (both + float(MIDDLE)).cast(UINT8), turned, middle, middle)
+        of_high, of_low = graph.add_many("Split", 2, products, axis=1, num_outputs=2)
+        total = (of_high * graph.constant(np.array(MIDDLE, dtype=np.int32)) + of_low).narrower(1)
+        return total.cast(FLOAT) * self.scales * scale + bias
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def test_rows_and_products(int8: bool, near: float, tmp_path: Path) -> None:
 
 
 def test_a_product_of_bytes_is_that_of_the_rounded_numbers(tmp_path: Path) -> None:
-    """Large numbers side by side, which overflow 16 bits on some processors: 255 · 255 · 2 + ... is exact here."""
+    """Large numbers side by side, whose products overflow 16 bits: signed bytes would go wrong on some processors."""
     table, vectors = np.full((2, 8), 127.0), np.full((1, 8), 127.0, dtype=np.float32)
     table[1] *= -1
     graph = Graph()
