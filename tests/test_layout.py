@@ -103,6 +103,17 @@ def test_reports_need_no_torch(path: Path) -> None:
     assert outside(path) <= {"numpy", "matplotlib", "scipy", "jinja2"}
 
 
+WITHOUT_TORCH = [
+    *(PACKAGE / "recommending" / f"{name}.py" for name in ("bundle", "answering", "forgetting", "writing")),
+    PACKAGE / "data" / "forgetting.py",
+]
+
+
+@pytest.mark.parametrize("path", WITHOUT_TORCH, ids=lambda path: path.name)
+def test_bundles_need_no_torch(path: Path) -> None:
+    assert outside(path) <= {"numpy", "safetensors", "onnxruntime", "rich", "polars"}
+
+
 def test_models_never_import_member_labels() -> None:
     readers = {
         str(path.relative_to(PACKAGE)) for path in FILES if any("data.members" in name for name in imported(path))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.export.town import bundle_of
+
 ROOT = Path(__file__).parents[1]
 QUIET = [
     "-m",
@@ -22,7 +24,7 @@ QUIET = [
 PROBES = {
     "train": ["import log.csv --out data", "compare data --models floors --json"],
     "report": ["generate --accounts 50 --out data", "describe data --plots pictures"],
-    "serve": ["generate --accounts 50 --out data", "describe data"],
+    "serve": ["recommend BUNDLE --account h000003 --people --json", "recommend BUNDLE --history x --json"],
     "tune": ["generate --accounts 50 --out data", "audit data"],
     "export": ["generate --accounts 50 --out data", "audit data"],
 }
@@ -53,6 +55,11 @@ def install(wheel: Path, extra: str, folder: Path) -> Path:
     return python
 
 
+def _spelled_out(words: str) -> list[str]:
+    """The words, with a bundle that this environment has made in place of its name."""
+    return [str(bundle_of("lightgc2n")) if word == "BUNDLE" else word for word in words.split()]
+
+
 def test_the_core_alone(wheel: Path, tmp_path: Path) -> None:
     python = install(wheel, "", tmp_path)
     work = tmp_path / "work"
@@ -64,8 +71,9 @@ def test_the_core_alone(wheel: Path, tmp_path: Path) -> None:
         ("compare data", "torch", "train"),
         ("import log.csv --out other", "polars", "train"),
         ("describe data --plots pictures", "matplotlib", "report"),
+        ("recommend BUNDLE --history x", "onnxruntime", "serve"),
     ):
-        done = run(python, "-m", "lightgc2n", *words.split(), cwd=work)
+        done = run(python, "-m", "lightgc2n", *_spelled_out(words), cwd=work)
         assert done.returncode == 2, done.stderr
         wanted = f"{package} is not installed. Install it with: pip install 'lightgc2n[{extra}]'"
         assert wanted in " ".join(done.stderr.split())
@@ -81,7 +89,7 @@ def test_each_extra_alone(extra: str, wheel: Path, tmp_path: Path) -> None:
     rows = [f"u{user},i{(user + event) % 7},{1_400_000_000 + event}" for user in range(20) for event in range(6)]
     (work / "log.csv").write_text("\n".join(["user,item,timestamp", *rows]) + "\n")
     for words in PROBES[extra]:
-        done = run(python, "-m", "lightgc2n", *words.split(), cwd=work)
+        done = run(python, "-m", "lightgc2n", *_spelled_out(words), cwd=work)
         assert done.returncode == 0, done.stderr
     done = run(python, "-m", "lightgc2n", "doctor", "--json", cwd=work)
     import json

@@ -9,6 +9,8 @@ from lightgc2n.cli.describe import describe
 from lightgc2n.cli.doctor import doctor
 from lightgc2n.cli.evaluate import evaluate
 from lightgc2n.cli.experiment import experiment, report
+from lightgc2n.cli.export import export
+from lightgc2n.cli.forget import forget
 from lightgc2n.cli.generate import generate
 from lightgc2n.cli.identify import identify
 from lightgc2n.cli.import_ import import_log
@@ -33,5 +35,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "recommend": recommend,
     "people": people,
     "identify": identify,
+    "export": export,
+    "forget": forget,
     "doctor": doctor,
 }

@@ -14,7 +14,9 @@ from lightgc2n.errors import LightGC2NError, MissingExtraError
 from lightgc2n.progress import say
 
 # Packages of the optional extras that commands import where they use them.
-EXTRA_OF_PACKAGE = {"matplotlib": "report"} | dict.fromkeys(("torch", "jaxtyping", "polars", "zstandard"), "train")
+EXTRA_OF_PACKAGE = {"matplotlib": "report", "onnx": "export", "onnxruntime": "serve"} | dict.fromkeys(
+    ("torch", "jaxtyping", "polars", "zstandard"), "train"
+)
 
 app = typer.Typer(
     help="Recommendations for accounts that several people share, measured honestly.",

@@ -1,4 +1,4 @@
-"""`lightgc2n recommend`: next items from a run."""
+"""`lightgc2n recommend`: next items from a run or a bundle."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,8 +14,8 @@ from lightgc2n.errors import SettingError
 from lightgc2n.progress import say
 
 if TYPE_CHECKING:
+    from lightgc2n.recommending.answers import Recommendations
     from lightgc2n.recommending.ownership import Ownership
-    from lightgc2n.recommending.recommender import Recommendations
 
 NEWEST = 20  # events of an account that the screen shows
 NOT_PEOPLE = (
@@ -24,7 +24,9 @@ NOT_PEOPLE = (
 
 
 def recommend(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run (made by train).")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN|BUNDLE", help="A run (made by train) or a bundle (made by export).")
+    ],
     account: Annotated[
         list[str] | None, typer.Option("--account", metavar="ID", help="An account; may be repeated.")
     ] = None,
@@ -59,13 +61,12 @@ def recommend(
         raise SettingError(
             "--people is shown on the screen or with --json, and files hold lists alone: leave out --out."
         )
-    from lightgc2n.devices import choose_device
-    from lightgc2n.recommending.recommender import load
+    from lightgc2n.recommending.loading import load
     from lightgc2n.recommending.writing import refuse_output, write_recommendations
 
     if out is not None:
         refuse_output(out, force)
-    recommender = load(run, data, choose_device(device))
+    recommender = load(run, data, device)
     wish: dict[str, Any] = {
         "k": k,
         "exclude_seen": exclude_seen,

@@ -60,7 +60,7 @@ def ownership(name: str, model: Model, logs: Logs, accounts: Longs) -> Shares:
     encoded, parts = model.encode(), []
     for batch in _histories(logs, accounts):
         users = model.people(encoded, batch)
-        refuse_diverged(name, users)
+        refuse_diverged(name, users.ownership.numpy(), users.weight.numpy())
         parts.append(users.ownership.transpose(1, 2)[batch.known])
     return torch.cat(parts).numpy()
 

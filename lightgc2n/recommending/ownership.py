@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, overload
 
-import torch
+import numpy as np
+import numpy.typing as npt
 
 from lightgc2n.errors import ScoreError
-from lightgc2n.models.contract import LatentUsers
+
+Floats = npt.NDArray[np.float32]
 
 
 class Interaction(NamedTuple):
@@ -41,20 +43,24 @@ class Ownership(Sequence[Interaction]):
         return len(self.interactions)
 
 
-def tell(account_id: str | None, item_ids: Sequence[str], users: LatentUsers, notes: Sequence[str]) -> Ownership:
-    """The first row of `users` in words.
+def tell(
+    account_id: str | None, item_ids: Sequence[str], shares: Floats, weights: Floats, notes: Sequence[str]
+) -> Ownership:
+    """The latent users of a history in words.
 
     Args:
-        item_ids: the events of the row, without padding.
+        item_ids: the events of the history.
+        shares: how far each event is each latent user's, [A, T].
+        weights: how much of the account each latent user is, [A].
     """
-    shares = users.ownership[0, :, : len(item_ids)].T.tolist()
-    interactions = tuple(Interaction(item, tuple(own)) for item, own in zip(item_ids, shares, strict=True))
+    told = zip(item_ids, shares.T.tolist(), strict=True)
+    interactions = tuple(Interaction(item, tuple(own)) for item, own in told)
     remarks = () if item_ids else ("no history: there is nothing to own",)
-    return Ownership(account_id, interactions, tuple(users.weight[0].tolist()), (*notes, *remarks))
+    return Ownership(account_id, interactions, tuple(weights.tolist()), (*notes, *remarks))
 
 
-def refuse_diverged(name: str, users: LatentUsers) -> None:
+def refuse_diverged(name: str, shares: Floats, weights: Floats) -> None:
     """Stops at a share or a weight that is no number."""
-    for what, found in (("share", users.ownership), ("weight", users.weight)):
-        if not bool(torch.isfinite(found).all()):
+    for what, found in (("share", shares), ("weight", weights)):
+        if not np.isfinite(found).all():
             raise ScoreError(f"{name}: a latent user's {what} is not finite. Train with a lower learning rate.")

@@ -16,7 +16,7 @@ from lightgc2n.people.portraits import Activity, activity, telling_items
 from lightgc2n.people.sessions import has_hours
 
 if TYPE_CHECKING:
-    from lightgc2n.recommending.recommender import Recommendations
+    from lightgc2n.recommending.answers import Recommendations
 
 LIKES = 5  # telling items named for each person
 

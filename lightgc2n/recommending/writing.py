@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lightgc2n.data.files import new_file, refuse_existing
 from lightgc2n.errors import OutputError
-from lightgc2n.recommending.recommender import Recommendations
+from lightgc2n.recommending.answers import Recommendations
 
 COLUMNS = ("account_id", "item_id", "score", "rank")
 LISTS_PER_FRAME = 4096

@@ -1,0 +1,40 @@
+"""`lightgc2n export`: a run becomes a bundle for phones, browsers and the service."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lightgc2n.cli.options import Force, Json
+from lightgc2n.cli.printing import print_json
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run (made by train).")],
+    out: Annotated[Path, typer.Option("--out", metavar="BUNDLE", help="The folder to write.")],
+    int8: Annotated[bool, typer.Option("--int8", help="Round tables of items to bytes: a third of the size.")] = False,
+    no_histories: Annotated[
+        bool,
+        typer.Option("--no-histories", help="Leave out what accounts did: for phones, or where it is kept elsewhere."),
+    ] = False,
+    titles: Annotated[
+        Path | None, typer.Option("--titles", metavar="FILE", help="What items are called: id, tab, title a line.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Turn a run into a bundle, which answers without torch: in onnxruntime, in a browser, behind the service."""
+    from lightgc2n.export.exporting import ExportOptions, export_run
+    from lightgc2n.recommending.bundle_files import part_sizes
+
+    config = export_run(run, out, ExportOptions(int8, not no_histories, titles), data, force)
+    sizes = part_sizes(out)
+    if json:
+        print_json({"out": str(out), "bytes": sizes, **config})
+        return
+    for part, size in sizes.items():
+        typer.echo(f"{part}: {size / 1e6:.2f} MB")
+    typer.echo(f"written to {out}; try it with: lightgc2n recommend {out} --history ID,ID,...")

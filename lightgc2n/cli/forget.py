@@ -1,0 +1,42 @@
+"""`lightgc2n forget`: an account is taken out of a dataset and a bundle."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lightgc2n.cli.options import Json
+from lightgc2n.cli.printing import print_json
+from lightgc2n.errors import SettingError
+from lightgc2n.progress import say
+
+
+def forget(
+    account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="The id of the account.")],
+    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="A prepared dataset that has it.")] = None,
+    bundle: Annotated[Path | None, typer.Option("--bundle", metavar="BUNDLE", help="A bundle that has it.")] = None,
+    json: Json = False,
+) -> None:
+    """Take an account out of a dataset, a bundle or both, with all it did; what is left replaces the old folder.
+
+    What a model has learned from all accounts together stays as it is: train anew on the dataset to undo that too.
+    """
+    if data is None and bundle is None:
+        raise SettingError("nothing to forget it in. Give --data DIR, --bundle BUNDLE or both.")
+    found: dict[str, str] = {}
+    if data is not None:
+        from lightgc2n.data.forgetting import forget_in_dataset
+
+        found[str(data)] = f"forgotten; the dataset now has checksum {forget_in_dataset(data, account)['checksum']}"
+    if bundle is not None:
+        from lightgc2n.recommending.forgetting import forget_in_bundle
+
+        forget_in_bundle(bundle, account)
+        found[str(bundle)] = "forgotten"
+    if json:
+        print_json(found)
+    else:
+        for place, what in found.items():
+            typer.echo(f"{place}: {what}")
+    if data is not None:
+        say("Runs trained on the old dataset still know the account: train anew, and remove them.")

@@ -1,0 +1,194 @@
+"""ONNX graphs written like arithmetic: a value is the result of a node, and operators on values add nodes.
+
+Numbers of a model are named weights, which stay outside of the graph; plain numbers in an expression are constants
+inside it. Python's floats become float32, its ints int64.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+
+Array = npt.NDArray[Any]
+OPSET = 18  # what onnxruntime 1.2x and onnxruntime-web both run
+IR_VERSION = 9
+FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+INT32, UINT8, BOOL = onnx.TensorProto.INT32, onnx.TensorProto.UINT8, onnx.TensorProto.BOOL
+
+
+class Graph:
+    """Nodes in the order they were added, with the weights and constants that they use."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: dict[str, Array] = {}
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._inputs: list[onnx.ValueInfoProto] = []
+        self._outputs: list[onnx.ValueInfoProto] = []
+        self._inline: list[onnx.TensorProto] = []
+
+    def input(self, name: str, kind: int, shape: Sequence[str | int]) -> "Value":
+        self._inputs.append(helper.make_tensor_value_info(name, kind, shape))
+        return Value(self, name)
+
+    def output(self, name: str, value: "Value", kind: int, shape: Sequence[str | int]) -> None:
+        self.nodes.append(helper.make_node("Identity", [value.name], [name]))
+        self._outputs.append(helper.make_tensor_value_info(name, kind, shape))
+
+    def weight(self, name: str, array: Array) -> "Value":
+        """A named array of the model, stored once however often it is used."""
+        assert name not in self.weights or self.weights[name] is array, f"two weights are called {name}"
+        self.weights[name] = array
+        return Value(self, name)
+
+    def constant(self, given: "float | int | Sequence[int] | Array") -> "Value":
+        """A number or a small array inside the graph; equal ones are kept once."""
+        if not isinstance(given, np.ndarray):
+            given = np.asarray(given, dtype=np.float32 if isinstance(given, float) else np.int64)
+        array = given
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = f"c{len(self._constants)}"
+            self._inline.append(numpy_helper.from_array(array, self._constants[key]))
+        return Value(self, self._constants[key])
+
+    def add(self, kind: str, *inputs: "Value | float | int | Sequence[int] | Array", **attributes: Any) -> "Value":
+        """The only result of a new node."""
+        return self.add_many(kind, 1, *inputs, **attributes)[0]
+
+    def add_many(
+        self, kind: str, results: int, *inputs: "Value | float | int | Sequence[int] | Array", **attributes: Any
+    ) -> list["Value"]:
+        """All results of a new node."""
+        names = [(value if isinstance(value, Value) else self.constant(value)).name for value in inputs]
+        found = [f"v{len(self.nodes)}.{number}" for number in range(results)]
+        self.nodes.append(helper.make_node(kind, names, found, **attributes))
+        return [Value(self, name) for name in found]
+
+    def model(self, weights_file: str, places: Mapping[str, tuple[int, int]]) -> onnx.ModelProto:
+        """The finished model.
+
+        Args:
+            weights_file: where the weights are, beside the model.
+            places: where each weight stands in that file: its first byte, and how many there are.
+        """
+        outside = [_outside(name, array, weights_file, *places[name]) for name, array in self.weights.items()]
+        graph = helper.make_graph(self.nodes, "lightgc2n", self._inputs, self._outputs, [*self._inline, *outside])
+        opset = [helper.make_opsetid("", OPSET)]
+        return helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="lightgc2n")
+
+
+def _outside(name: str, array: Array, file: str, first: int, length: int) -> onnx.TensorProto:
+    """A tensor whose bytes are in another file."""
+    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+    tensor = onnx.TensorProto(name=name, data_type=kind, dims=array.shape, data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in (("location", file), ("offset", first), ("length", length)):
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a node, an input or a weight holds."""
+
+    graph: Graph
+    name: str
+
+    def __add__(self, other: "Value | float | int") -> "Value":
+        return self.graph.add("Add", self, other)
+
+    def __sub__(self, other: "Value | float | int") -> "Value":
+        return self.graph.add("Sub", self, other)
+
+    def __mul__(self, other: "Value | float | int") -> "Value":
+        return self.graph.add("Mul", self, other)
+
+    def __truediv__(self, other: "Value | float | int") -> "Value":
+        return self.graph.add("Div", self, other)
+
+    def __matmul__(self, other: "Value | Array") -> "Value":
+        return self.graph.add("MatMul", self, other)
+
+    def __lt__(self, other: "Value | float | int") -> "Value":
+        return self.graph.add("Less", self, other)
+
+    def __ge__(self, other: "Value | float | int") -> "Value":
+        return self.graph.add("GreaterOrEqual", self, other)
+
+    def equal(self, other: "Value | float | int") -> "Value":
+        return self.graph.add("Equal", self, other)
+
+    def at_least(self, bound: float | int) -> "Value":
+        return self.graph.add("Max", self, bound)
+
+    def at_most(self, bound: "Value | float | int") -> "Value":
+        return self.graph.add("Min", self, bound)
+
+    def apply(self, kind: str, **attributes: Any) -> "Value":
+        """A function of each element: Exp, Log, Relu, Sqrt..."""
+        return self.graph.add(kind, self, **attributes)
+
+    def cast(self, kind: int) -> "Value":
+        return self.graph.add("Cast", self, to=kind)
+
+    def rows(self, index: "Value", axis: int = 0) -> "Value":
+        """The rows at these places."""
+        return self.graph.add("Gather", self, index, axis=axis)
+
+    def sum(self, axis: int, keep: bool = False) -> "Value":
+        return self.graph.add("ReduceSum", self, [axis], keepdims=int(keep))
+
+    def largest(self, axis: int, keep: bool = False) -> "Value":
+        return self.graph.add("ReduceMax", self, [axis], keepdims=int(keep))
+
+    def mean(self, axis: int) -> "Value":
+        return self.graph.add("ReduceMean", self, [axis], keepdims=0)
+
+    def softmax(self) -> "Value":
+        return self.graph.add("Softmax", self, axis=-1)
+
+    def reshape(self, *shape: int) -> "Value":
+        """With this shape: 0 keeps an axis, -1 takes what is left."""
+        return self.graph.add("Reshape", self, shape)
+
+    def turned(self, *axes: int) -> "Value":
+        """With its axes in this order."""
+        return self.graph.add("Transpose", self, perm=axes)
+
+    def wider(self, *axes: int) -> "Value":
+        """With new axes of size 1 at these places."""
+        return self.graph.add("Unsqueeze", self, axes)
+
+    def narrower(self, *axes: int) -> "Value":
+        """Without these axes of size 1."""
+        return self.graph.add("Squeeze", self, axes)
+
+    def part(self, start: "Value | int", stop: "Value | int", axis: int) -> "Value":
+        """From start to stop along an axis; negative numbers count from the end."""
+        ends = [end.reshape(1) if isinstance(end, Value) else [end] for end in (start, stop)]
+        return self.graph.add("Slice", self, *ends, [axis])
+
+    def size(self, axis: int) -> "Value":
+        """How long an axis is, as a list of one number."""
+        return self.graph.add("Shape", self, start=axis, end=axis + 1)
+
+    def normed(self, scale: "Value", shift: "Value", epsilon: float) -> "Value":
+        """Layer normalisation over the last axis."""
+        return self.graph.add("LayerNormalization", self, scale, shift, axis=-1, epsilon=epsilon)
+
+
+LAST = np.iinfo(np.int64).max  # the end of an axis
+
+
+def joined(values: Sequence[Value], axis: int) -> Value:
+    """The values one behind the other along an axis."""
+    return values[0].graph.add("Concat", *values, axis=axis)
+
+
+def chosen(condition: Value, yes: "Value | float | int", no: "Value | float | int") -> Value:
+    """Element by element, one or the other."""
+    return condition.graph.add("Where", condition, yes, no)

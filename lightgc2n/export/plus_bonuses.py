@@ -1,0 +1,117 @@
+"""What LightGC²N-plus adds to the scores of some items: those that follow the newest events, and those had before.
+
+Shapes: B batch, T newest events, M items, L newest events whose followers count, C followers kept, F pairs in all.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from lightgc2n.export.graph import FLOAT, INT32, INT64, LAST, Graph, Value, joined
+from lightgc2n.export.tables import Tables
+from lightgc2n.export.writing import Events, array
+from lightgc2n.layers.followers import Followers, NoFollowers
+from lightgc2n.layers.memory import RECENT, Memory, NoMemory
+
+Bonus = tuple[Value, Value]  # items [B, C], and what is added to the score of each
+CODES = 256
+
+
+def write_followers(
+    graph: Graph, tables: Tables, followers: Followers | NoFollowers, events: Events, like: Value, newest: int
+) -> list[Bonus]:
+    """The followers of each of the newest events, and the bonus of each."""
+    if isinstance(followers, NoFollowers):
+        return []
+    pairs = Pairs(array(followers.columns), array(followers.counts))
+    asked, known, like = (value.part(-newest, LAST, 1) for value in (events.items, events.there, like))
+    first = pairs.first_in(graph)
+    place = first.rows(asked).wider(2) + graph.constant(np.arange(pairs.most, dtype=np.int32))
+    there = (place < first.rows(asked + 1).wider(2)).cast(FLOAT)
+    place = place.at_most(graph.constant(np.array(len(pairs.columns) - 1, dtype=np.int32)))
+    columns = graph.weight("followers.columns", pairs.columns).rows(place).cast(INT64)
+    counts = pairs.counts_in(graph, tables.int8, place)
+    # Parameters stand by age, columns by time: the newest event is the last one.
+    by_age = {name: array(getattr(followers, name))[:newest][::-1].copy() for name in ("weight", "person", "floor")}
+    # The root of one over a count is near enough to 1 for half precision, and squared here.
+    left = tables.column("followers.left", array((followers.leaving + followers.shrinking.exp()).rsqrt())).rows(asked)
+    share = counts * (left * left * graph.constant(np.exp(-by_age["floor"]))).wider(2)
+    weight = (like * graph.constant(by_age["person"]) + graph.constant(by_age["weight"])) * known
+    bonus = (share * there + 1.0).apply("Log") * weight.wider(2)
+    return [(columns.reshape(0, newest * pairs.most), bonus.reshape(0, newest * pairs.most))]
+
+
+class Pairs:
+    """The followers of all items one behind the other, without the zeros that fill their table up."""
+
+    def __init__(self, columns: Any, counts: Any) -> None:
+        real = counts > 0
+        kept = real.sum(axis=1)
+        self.most = max(1, int(kept.max(initial=0)))
+        self.kept = np.concatenate([[0], kept]).astype(np.uint8 if self.most <= np.iinfo(np.uint8).max else np.int32)
+        small = np.uint16 if len(columns) <= np.iinfo(np.uint16).max else np.int32
+        # One pair at least, since a graph cannot look up anything in an empty table.
+        self.columns = columns[real].astype(small) if real.any() else np.zeros(1, dtype=small)
+        self.counts = counts[real].astype(np.float32) if real.any() else np.zeros(1, dtype=np.float32)
+
+    def first_in(self, graph: Graph) -> Value:
+        """Where the followers of each item begin, and behind all where they end; summed when the graph is loaded."""
+        return graph.add("CumSum", graph.weight("followers.kept", self.kept).cast(INT32), 0)
+
+    def counts_in(self, graph: Graph, int8: bool, place: Value) -> Value:
+        """The counts at these places."""
+        if not int8:
+            return graph.weight("followers.counts", self.counts).rows(place)
+        codes, values = coded(self.counts)
+        code = graph.weight("followers.codes", codes).rows(place).cast(INT64)
+        return graph.weight("followers.values", values).rows(code)
+
+
+def coded(counts: Any) -> tuple[Any, Any]:
+    """A byte for each count, and the counts that the bytes stand for: all of them if they are few, else the nearest."""
+    values = np.unique(counts)
+    if len(values) > CODES:  # evenly on a logarithmic scale, which is how a count becomes a bonus
+        values = np.unique(np.exp(np.linspace(0, np.log(values[-1]), CODES)).astype(np.float32))
+    bounds = np.sqrt(values[1:] * values[:-1])
+    return np.searchsorted(bounds, counts).astype(np.uint8), values.astype(np.float32)
+
+
+def write_memory(
+    graph: Graph, tables: Tables, memory: Memory | NoMemory, events: Events, like: Value, longest: int
+) -> list[Bonus]:
+    """The items of the log, and the bonus of each at its newest place; balanced as validation wanted it."""
+    if isinstance(memory, NoMemory):
+        return []
+    added, times = memory.balance.tolist()
+    counts, features = _described(graph, events, like, longest)
+    inner, outer = memory.inner, memory.outer
+    map_ = graph.weight("memory.inner", np.ascontiguousarray(array(inner.weight).T))
+    hidden = (features @ map_ + graph.weight("memory.inner.bias", array(inner.bias))).apply("Relu")
+    out = graph.weight("memory.outer", np.ascontiguousarray(times * array(outer.weight).T))
+    bonus = (hidden @ out).narrower(2) + (times * float(outer.bias) + added)
+    readiness = tables.column("memory.readiness", times * array(memory.readiness))
+    return [(events.items, (bonus + readiness.rows(events.items)) * counts)]
+
+
+def _described(graph: Graph, events: Events, like: Value, longest: int) -> tuple[Value, Value]:
+    """Which places hold an item for the last time, [B, T], and the features of `layers.memory.describe` there."""
+    numbers = events.numbers
+    width = numbers.size(1)
+    same = numbers.wider(2).equal(numbers.wider(1)).cast(FLOAT)
+    ages = np.arange(longest, 0, -1, dtype=np.float32)  # of the columns: the newest event has age 1
+    age = graph.weight("memory.ages", ages).part(width * -1, LAST, 0)
+    place = age * -1.0 + (longest + 1.0)
+    newest = (same * place).largest(2).equal(place).cast(FLOAT) * events.there
+    order = graph.add("CumSum", newest, 1, reverse=1).at_least(1.0)  # 1 for the newest distinct item
+    count, length = same.sum(2), events.count().at_least(1.0)
+    now = same.part(-1, LAST, 1)  # [B, 1, T]
+    before = now.part(0, -1, 2)
+    followed = (before @ same.part(1, LAST, 1)).narrower(1)  # how often this came right after what is newest now
+    earlier = before.sum(2)
+    long, ones = order.apply("Log"), events.there
+    features = (
+        age.apply("Log") * ones, long, count.apply("Log"), length.apply("Log") * ones,
+        age.equal(1.0).cast(FLOAT) * ones, (order < RECENT + 0.5).cast(FLOAT),
+        (followed + 1.0).apply("Log"), followed / (earlier + 1.0), count / length, like, like * long,
+    )  # fmt: skip
+    return newest, joined([feature.wider(2) for feature in features], 2)

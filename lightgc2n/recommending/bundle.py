@@ -1,0 +1,215 @@
+"""A bundle that answers, with onnxruntime and numpy alone: the same questions and answers as a run."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightgc2n.data.dataset import Longs
+from lightgc2n.data.splits import Queries
+from lightgc2n.errors import DataError, ScoreError, SettingError
+from lightgc2n.recommending.answering import Answering, Flags, Floats, Wish
+from lightgc2n.recommending.answers import Recommendations
+from lightgc2n.recommending.bundle_files import GRAPH, open_bundle
+from lightgc2n.recommending.bundle_parts import Device, Server, read_device, read_server
+
+NOTHING = -1  # in place of an item
+MOST_SCORES, MOST_CELLS = 2**22, 2**20  # of one batch
+Feed = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What somebody asks, checked and ready; questions of different kinds may be answered together."""
+
+    account_id: str | None
+    account: int  # -1: nobody whom the bundle knows
+    events: npt.NDArray[np.int32]
+    stored: bool  # the events are those of the account, and what it holds besides them counts too
+    notes: tuple[str, ...]
+    wish: Wish
+
+
+def load_bundle(folder: Path, threads: int = 1) -> "BundleRecommender":
+    """The recommender over the bundle in `folder`; a damaged one is refused before any of it is used.
+
+    Args:
+        threads: of one request; a service that answers several at once does well with one.
+    """
+    files = open_bundle(folder)
+    try:
+        device = read_device(files)
+        server = read_server(files, device)
+        session = _session(folder / GRAPH, threads)
+    except (ValueError, KeyError, TypeError, IndexError) as problem:
+        raise DataError(f"{folder}: its files do not fit each other: {problem}. Export it again.") from None
+    return BundleRecommender(device, server, session)
+
+
+def _session(path: Path, threads: int) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads leave the cores to others
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as problem:  # whatever onnxruntime has to say of a graph, it is the graph that is wrong
+        raise DataError(f"{path}: onnxruntime cannot read it: {str(problem)[:200]}.") from None
+
+
+class BundleRecommender(Answering):
+    """Lists of next items from a bundle."""
+
+    def __init__(self, device: Device, server: Server, session: Any) -> None:
+        dataset = server.dataset
+        super().__init__(device.model, dataset, np.ones(len(dataset.accounts), dtype=bool))
+        self.device, self.server, self.config = device, server, device.config
+        self._session = session
+        self._asks = {one.name for one in session.get_inputs()}
+        self._learned = device.popularity > 0
+        self._all_listed = _handicap(self._learned)[None]
+        self._by_popularity = np.argsort(-device.popularity.astype(np.int64), kind="stable")
+
+    def prepare(
+        self,
+        account: str | None = None,
+        history: Sequence[str] | None = None,
+        *,
+        k: int = 20,
+        exclude_seen: bool = False,
+        allow: Iterable[str] | None = None,
+        deny: Iterable[str] | None = None,
+        domain: str | None = None,
+    ) -> Question:
+        """What `recommend` would ask, refused here if it cannot be answered."""
+        wish = self._wish(k, exclude_seen, allow, deny, domain)
+        (name,), queries, (notes,) = self._asked(account, history)
+        return self._question(queries, 0, wish, history is not None, name, notes)
+
+    def answer(self, questions: Sequence[Question]) -> list[Recommendations]:
+        """A list for each question, made in one go; many of them cost little more than one."""
+        values, items = self._best_of(questions)
+        counts = np.isfinite(values).sum(axis=1)
+        found = []
+        for row, asked in enumerate(questions):
+            count = min(int(counts[row]), asked.wish.k)
+            listed = items[row, :count].tolist(), values[row, :count].tolist()
+            found.append(self._told(asked.account_id, *listed, len(asked.events), asked.notes))
+        return found
+
+    def scores(self, questions: Sequence[Question]) -> Floats:
+        """The scores of all items, whatever may be listed, [questions, items]."""
+        (found,) = self._session.run(["scores"], self._feed(questions, 1, self._all_listed))
+        return np.asarray(found)
+
+    def _stored(self, accounts: list[str]) -> tuple[list[str | None], Queries, list[tuple[str, ...]]]:
+        if self.server.without_histories:
+            raise DataError(f"{self.dataset.name}: this bundle holds no histories. Give --history.")
+        return super()._stored(accounts)
+
+    def _question(
+        self, queries: Queries, row: int, wish: Wish, fold_in: bool, name: str | None = None, notes: Sequence[str] = ()
+    ) -> Question:
+        events = queries.events[queries.start[row] : queries.stop[row]]
+        return Question(name, int(queries.account[row]), events, not fold_in, tuple(notes), wish)
+
+    def _best(self, queries: Queries, wish: Wish, fold_in: bool) -> Iterator[tuple[Floats, Longs]]:
+        for first, last in _tiles(queries.stop - queries.start, len(self.dataset.items)):
+            yield self._best_of([self._question(queries, row, wish, fold_in) for row in range(first, last)])
+
+    def _latent_users(self, queries: Queries) -> tuple[Floats, Floats]:
+        if not self.config["latent_users"]:
+            raise SettingError("this model has no latent users, so it cannot say whose an event is.")
+        everything = Wish(1, False, np.ones(len(self._learned), dtype=bool))
+        question = self._question(queries, 0, everything, fold_in=True)
+        shares, weights = self._session.run(["ownership", "weights"], self._feed([question], 1, self._all_listed))
+        return shares[0][:, shares.shape[2] - len(question.events) :], weights[0]
+
+    def _best_of(self, questions: Sequence[Question]) -> tuple[Floats, Longs]:
+        """The best scores and items of each question, [questions, K] with the largest K that is wished for."""
+        k = min(max(question.wish.k for question in questions), len(self.dataset.items))
+        values, items = self._ranked_by_graph(questions, k, self._learned)
+        for row, question in enumerate(questions):
+            if not len(question.events):
+                values[row], items[row] = self._popular(question.wish.listed, k)
+        full = np.isfinite(values[:, -1]).tolist()
+        short = [row for row, question in enumerate(questions) if not full[row] and len(question.events)]
+        if short and not self._learned.all():  # new items fill the end of a list when nothing else is left
+            more = self._ranked_by_graph([questions[row] for row in short], k, ~self._learned)
+            for place, row in enumerate(short):
+                values[row], items[row] = _filled_up(values[row], items[row], more[0][place], more[1][place])
+        return values, items
+
+    def _ranked_by_graph(self, questions: Sequence[Question], k: int, among: Flags) -> tuple[Floats, Longs]:
+        feed = self._feed(questions, k, self._handicaps(questions, among))
+        values, items = self._session.run(["best_scores", "best_items"], feed)
+        if np.isnan(values).any() or np.isposinf(values).any():
+            raise ScoreError(f"{self.name}: a score is not finite. Train with a lower learning rate.")
+        return values, items
+
+    def _handicaps(self, questions: Sequence[Question], among: Flags) -> Floats:
+        wishes = [question.wish for question in questions]
+        if not any(wish.exclude_seen for wish in wishes) and all(wish is wishes[0] for wish in wishes):
+            plain = among is self._learned and bool(wishes[0].listed.all())
+            return self._all_listed if plain else _handicap(wishes[0].listed & among)[None]
+        rows = np.stack([_handicap(wish.listed & among) for wish in wishes])
+        for row, question in zip(rows, questions, strict=True):
+            if question.wish.exclude_seen:
+                row[question.events] = -np.inf
+        return rows
+
+    def _feed(self, questions: Sequence[Question], k: int, handicap: Floats) -> Feed:
+        feed: Feed = {
+            "history": _filled_left([question.events for question in questions]),
+            "handicap": handicap,
+            "k": np.array([k], dtype=np.int64),
+        }
+        if "account" in self._asks:
+            feed["account"] = self.server.vectors_of([question.account for question in questions])
+        if "held" in self._asks:
+            held = (self.server.held_by(question.account) if question.stored else None for question in questions)
+            feed["held"] = _filled_left([_NO_EVENTS if items is None else items for items in held])
+        return feed
+
+    def _popular(self, listed: Flags, k: int) -> tuple[Floats, Longs]:
+        values, items = np.full(k, -np.inf, dtype=np.float32), np.zeros(k, dtype=np.int64)
+        best = self._by_popularity[listed[self._by_popularity]][:k]
+        values[: len(best)], items[: len(best)] = self.device.popularity[best], best
+        return values, items
+
+
+_NO_EVENTS = np.empty(0, dtype=np.int32)
+
+
+def _handicap(listed: Flags) -> Floats:
+    return np.where(listed, np.float32(0), np.float32(-np.inf))
+
+
+def _filled_left(rows: Sequence[npt.NDArray[np.int32]]) -> Longs:
+    """Rows of items as one table, the last ones side by side."""
+    table = np.full((len(rows), max(1, max(map(len, rows)))), NOTHING, dtype=np.int64)
+    for row, events in zip(table, rows, strict=True):
+        if len(events):
+            row[-len(events) :] = events
+    return table
+
+
+def _filled_up(values: Floats, items: Longs, more_values: Floats, more_items: Longs) -> tuple[Floats, Longs]:
+    """One list and another behind it, as long as the first."""
+    count, size = int(np.isfinite(values).sum()), len(values)
+    return np.append(values[:count], more_values)[:size], np.append(items[:count], more_items)[:size]
+
+
+def _tiles(lengths: Longs, items: int) -> Iterator[tuple[int, int]]:
+    """Runs of rows whose scores, and whose histories laid side by side, stay small."""
+    rows, first = max(1, MOST_SCORES // max(items, 1)), 0
+    while first < len(lengths):
+        widest = np.maximum.accumulate(np.maximum(lengths[first : first + rows], 1))
+        fits = int((widest * np.arange(1, len(widest) + 1) <= MOST_CELLS).sum())
+        yield first, first + max(1, fits)
+        first += max(1, fits)

@@ -1,0 +1,28 @@
+"""A recommender over whatever a path holds: a run, which needs torch, or a bundle, which does not."""
+
+from pathlib import Path
+
+from lightgc2n.errors import SettingError
+from lightgc2n.recommending.answering import Answering
+from lightgc2n.recommending.bundle_files import is_bundle
+
+
+def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> Answering:
+    """The recommender over the run or the bundle at `path`.
+
+    Args:
+        data: the run's dataset, if it has moved.
+        device: of a run: cpu, cuda or auto; a bundle runs on the CPU.
+    """
+    if not is_bundle(Path(path)):
+        from lightgc2n.devices import choose_device
+        from lightgc2n.recommending.recommender import load as load_run
+
+        return load_run(path, data, choose_device(device))
+    if data is not None:
+        raise SettingError(f"{path} is a bundle, which has its histories in itself: leave out --data.")
+    if device == "cuda":
+        raise SettingError(f"{path} is a bundle, and bundles run on the CPU: leave out --device.")
+    from lightgc2n.recommending.bundle import load_bundle
+
+    return load_bundle(Path(path))

@@ -1,0 +1,50 @@
+"""One small town of households, runs on it, and their bundles; each is made once for all tests of a process."""
+
+import atexit
+import shutil
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+from lightgc2n.data.households import HouseholdConfig, generate
+from lightgc2n.experiments.single import train_run
+from lightgc2n.export.exporting import ExportOptions, export_run
+from lightgc2n.training.runs import RunPlan
+from lightgc2n.training.steps import TrainingConfig
+
+EXPORTED = ("lightgc2n", "lightgc2n-plus", "sasrec")
+SETTINGS = {"sasrec": {"width": 16, "max_length": 12}, "lightgc2n-plus": {"width": 16, "max_length": 30}}
+
+
+@cache
+def _place() -> Path:
+    folder = Path(mkdtemp(prefix="lightgc2n-town-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@cache
+def data() -> Path:
+    folder = _place() / "data"
+    generate(HouseholdConfig(accounts=60), seed=3, out=folder)
+    return folder
+
+
+@cache
+def run_of(model: str) -> Path:
+    """A short training; histories are longer than what sasrec and plus read."""
+    folder = _place() / f"run-{model}"
+    training = TrainingConfig(epochs=2, batch_size=16, learning_rate=0.01)
+    train_run(RunPlan(data(), model, settings=SETTINGS.get(model, {}), training=training), folder)
+    return folder
+
+
+def bundle_of(model: str, int8: bool = False, histories: bool = True) -> Path:
+    return _bundle(model, int8, histories)
+
+
+@cache
+def _bundle(model: str, int8: bool, histories: bool) -> Path:
+    folder = _place() / f"bundle-{model}-{int8}-{histories}"
+    export_run(run_of(model), folder, ExportOptions(int8=int8, histories=histories))
+    return folder

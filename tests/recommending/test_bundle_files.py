@@ -1,0 +1,197 @@
+"""Whatever happens to the files of a bundle, it is refused with a sentence, and before anything of it is used."""
+
+import hashlib
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from lightgc2n.errors import DataError
+from lightgc2n.recommending import bundle as bundle_module
+from lightgc2n.recommending.bundle import load_bundle
+from lightgc2n.recommending.bundle_files import SCHEMA, is_bundle, open_bundle, write_facts
+from tests.cli.test_commands import run
+from tests.export.town import bundle_of
+
+MODEL = "lightgc2n"
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(bundle_of(MODEL), tmp_path / "bundle"))
+
+
+def files_of(bundle: Path) -> list[Path]:
+    return sorted(path for path in bundle.rglob("*") if path.is_file())
+
+
+def refuse(bundle: Path, message: str | None = None) -> str:
+    with pytest.raises(DataError, match=message) as problem:
+        load_bundle(bundle)
+    assert "\n" not in str(problem.value)
+    return str(problem.value)
+
+
+Mutation = Callable[[bytearray, random.Random], None]
+
+
+def flip(data: bytearray, dice: random.Random) -> None:
+    data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
+
+
+def cut(data: bytearray, dice: random.Random) -> None:
+    del data[dice.randrange(len(data)) :]
+
+
+def cut_lines(data: bytearray, dice: random.Random) -> None:
+    """A cut at the end of a line may leave a sound file behind."""
+    lines = bytes(data).splitlines(keepends=True)
+    data[:] = b"".join(lines[: dice.randrange(len(lines))])
+
+
+def swap(data: bytearray, dice: random.Random) -> None:
+    first, second = dice.sample(range(len(data)), 2)
+    if data[first] == data[second]:
+        data[first] ^= 1
+    data[first], data[second] = data[second], data[first]
+
+
+def lengthen(data: bytearray, dice: random.Random) -> None:
+    data.extend(dice.randbytes(dice.choice((1, 2, 50))))
+
+
+MUTATIONS: tuple[Mutation, ...] = (flip, flip, flip, cut, cut, cut_lines, swap, lengthen)
+
+
+def check_mutations(bundle: Path, numbers: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unwanted(*_: object) -> None:
+        raise AssertionError("something of the bundle was used")
+
+    for used in ("read_device", "read_server", "_session"):
+        monkeypatch.setattr(bundle_module, used, unwanted)
+    files = files_of(bundle)
+    for number in numbers:
+        dice = random.Random(number)
+        path = files[number % len(files)]
+        whole = path.read_bytes()
+        damaged = bytearray(whole)
+        dice.choice(MUTATIONS)(damaged, dice)
+        path.write_bytes(damaged)
+        try:
+            refuse(bundle)
+        except BaseException as problem:
+            problem.add_note(f"This is number {number}, in {path.name}.")
+            raise
+        path.write_bytes(whole)
+    open_bundle(bundle)
+
+
+def test_damaged_bundles(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_mutations(bundle, range(60), monkeypatch)
+
+
+@pytest.mark.slow
+def test_many_damaged_bundles(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_mutations(bundle, range(60, 1060), monkeypatch)
+
+
+def test_every_file_is_missed(bundle: Path) -> None:
+    for path in files_of(bundle):
+        whole = path.read_bytes()
+        path.unlink()
+        refuse(bundle)
+        assert is_bundle(bundle)
+        path.write_bytes(whole)
+    load_bundle(bundle)
+
+
+def test_the_damaged_file_is_named(bundle: Path) -> None:
+    (bundle / "items.txt").write_text("a\nb\n")
+    assert "not what it was when it was written (items.txt)" in refuse(bundle)
+
+
+def test_another_schema(bundle: Path) -> None:
+    config = json.loads((bundle / "config.json").read_text())
+    for schema, message in (
+        (SCHEMA + 1, r"bundle of schema 2, made by lightgc2n .*; this version reads 1\. Install a newer lightgc2n"),
+        (0, r"bundle of schema 0, this version reads 1\. Make it again with: lightgc2n export"),
+        ("x", "bundle of schema 'x'"),
+        (True, "bundle of schema True"),
+    ):
+        (bundle / "config.json").write_text(json.dumps(config | {"schema": schema}))
+        refuse(bundle, message)
+
+
+def test_what_is_no_bundle(tmp_path: Path) -> None:
+    refuse(tmp_path, r"not a bundle \(no config.json\)")
+    (tmp_path / "config.json").write_text('{"architectures": ["Bert"]}')
+    refuse(tmp_path, "not that of a bundle")
+    for text in ("[1]", "nothing", "[" * 100_000, "{" + " " * 2**21 + "}"):
+        (tmp_path / "config.json").write_text(text)
+        refuse(tmp_path, "damaged, or not of a bundle")
+
+
+def test_a_server_part_of_another_bundle(bundle: Path) -> None:
+    shutil.rmtree(bundle / "server")
+    load_bundle(bundle)
+    shutil.copytree(bundle_of("sasrec") / "server", bundle / "server")
+    refuse(bundle, "belongs to another device part")
+
+
+def sign(bundle: Path) -> None:
+    """Writes right checksums, as somebody would who means harm."""
+    write_facts(bundle, "config.json", json.loads((bundle / "config.json").read_text()))
+    facts = json.loads((bundle / "server" / "server.json").read_text())
+    facts["device"] = hashlib.sha256((bundle / "SHA256SUMS").read_bytes()).hexdigest()
+    write_facts(bundle / "server", "server.json", facts)
+
+
+def test_files_that_do_not_fit_each_other(bundle: Path) -> None:
+    sign(bundle)
+    load_bundle(bundle)
+    whole = {path: path.read_bytes() for path in files_of(bundle)}
+    histories, vectors = bundle / "server" / "histories.safetensors", bundle / "server" / "vectors.safetensors"
+    arrays = load_file(histories)
+    config = json.loads(whole[bundle / "config.json"])
+
+    def events(**changed: np.ndarray) -> Callable[[], None]:
+        return lambda: save_file(arrays | changed, histories)
+
+    for change, message in (
+        (lambda: (bundle / "items.txt").write_text("a\nb\n"), "the number of items cannot be right"),
+        (lambda: (bundle / "items.txt").write_bytes(b"\xff\n"), "do not fit"),
+        (lambda: (bundle / "weights.safetensors").write_bytes(b"\xff" * 90), "weights.safetensors"),
+        (lambda: (bundle / "model.onnx").write_bytes(b"nothing"), "onnxruntime cannot read it"),
+        (lambda: (bundle / "config.json").write_text(json.dumps(config | {"data": 3})), "do not fit"),
+        (lambda: (bundle / "config.json").write_text(json.dumps(config | {"account_width": 7})), "the vectors"),
+        (lambda: (bundle / "server" / "accounts.txt").write_text("a\nb\n"), "the histories cannot be right"),
+        (events(offsets=arrays["offsets"][::-1].copy()), "the histories cannot be right"),
+        (events(events=arrays["events"] + 10**6), "the items of histories cannot be right"),
+        (events(events=arrays["events"] - 10**6), "the items of histories cannot be right"),
+        (lambda: save_file({"other": np.zeros(3)}, vectors), "vectors.safetensors"),
+    ):
+        change()  # type: ignore[no-untyped-call]
+        sign(bundle)
+        assert message in refuse(bundle)
+        for path, data in whole.items():
+            path.write_bytes(data)
+
+
+@pytest.mark.parametrize("files", [["../outside"], ["a/b"], [".."], [3], "items.txt", None])
+def test_nothing_outside_of_the_folder_is_read(files: object, bundle: Path) -> None:
+    config = json.loads((bundle / "config.json").read_text())
+    (bundle / "config.json").write_text(json.dumps(config | {"files": files}))
+    refuse(bundle, "it does not list its files")
+
+
+def test_the_command_refuses_without_a_traceback(bundle: Path) -> None:
+    (bundle / "model.onnx").write_bytes(b"nothing")
+    done = run("recommend", bundle, "--history", "x")
+    assert done.returncode == 2
+    assert "model.onnx" in done.stderr
+    assert "Traceback" not in done.stderr
