@@ -113,6 +113,7 @@ def test_the_command(town: Path) -> None:
     assert result["questions"] > result["accounts"]
 
 
+@pytest.mark.slow
 def test_some_accounts_alone(town: Path) -> None:
     counts = [json.loads(serve(town, "markov", "--accounts", part, "--json").stdout) for part in ("validation", "all")]
     assert 0 < counts[0]["accounts"] <= 18 < counts[1]["accounts"] <= 60
