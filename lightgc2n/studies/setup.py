@@ -16,7 +16,6 @@ from lightgc2n.experiments.model_settings import files_of_models, tables_of_mode
 Tables = Mapping[str, Mapping[str, Any]]
 PROTOCOLS = ("auto", "last", "time", "cold-accounts", "windows")
 OF_KIND = {"logs": "last", "windows": "windows"}
-FAMILIES = ("lightgc2n-plus", "lightgc2n")  # an ablation takes the settings of the model that it is one of
 
 
 @dataclass(frozen=True)
@@ -106,20 +105,20 @@ def sources_of(folders: Iterable[Path]) -> tuple[Source, ...]:
 
 
 def settings_file(config: Path | None, entry: Entry) -> Path | None:
-    """The file of settings for a run: in the folder of its dataset or domain, or else in `config` itself."""
+    """The file of settings for a run: of its domain, of its dataset, or else in `config` itself."""
     if config is None:
         return None
-    family = next((name for name in FAMILIES if entry.model.startswith(name)), entry.model)
-    for name in (f"{entry.source.name}-{entry.domain}", entry.domain, entry.source.name):
-        if name and (config / name).is_dir():
-            return _files(config / name).get(entry.model) or _files(config / name).get(family)
-    files = _files(config) if any(config.glob("*.toml")) else {}
-    return files.get(entry.model) or files.get(family)
+    names = (f"{entry.source.name}-{entry.domain}", entry.domain, entry.source.name)
+    for folder in [*(config / name for name in names if name), config]:
+        files = _files(folder)
+        if entry.model in files:
+            return files[entry.model]
+    return None
 
 
 @cache
 def _files(folder: Path) -> dict[str, Path]:
-    return files_of_models(folder)
+    return files_of_models(folder) if any(folder.glob("*.toml")) else {}
 
 
 def plan_lines(

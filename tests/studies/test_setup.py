@@ -51,17 +51,25 @@ def test_models_for_two_domains_run_on_both_at_once_and_on_each(tmp_path: Path) 
 
 
 def test_an_ablation_takes_the_settings_of_its_model(tmp_path: Path) -> None:
-    (tmp_path / "E").mkdir()
-    (tmp_path / "E" / "lightgc2n.toml").write_text("[lightgc2n]\nlayers = 3\n[training]\nclip = 1.0\nepochs = 7\n")
-    runs = planned("ablation", Setup((E, WINDOWS), config=tmp_path, seeds=2), tmp_path)
+    config = tmp_path / "settings"
+    (config / "E").mkdir(parents=True)
+    (config / "E" / "lightgc2n.toml").write_text("[lightgc2n]\nlayers = 3\n[training]\nclip = 1.0\nepochs = 7\n")
+    runs = planned("ablation", Setup((E, WINDOWS), config=config, seeds=2), tmp_path)
     tuned, plus, other = (
         runs[f"{name}-seed1"] for name in ("E-lightgc2n-wo-c", "E-lightgc2n-plus", "Hvideo_E-lightgc2n")
     )
     assert (tuned.settings, tuned.training.clip, tuned.training.epochs) == ({"layers": 3}, 1.0, 7)
     assert (plus.settings, plus.training.epochs, other.settings) == ({}, 150, {})
     assert other.split.protocol == "windows"
-    assert settings_file(tmp_path, Entry(E, "lightgc2n-wo-c")) == tmp_path / "E" / "lightgc2n.toml"
-    assert settings_file(tmp_path, Entry(E, "sasrec")) is None
+    assert settings_file(config, Entry(E, "lightgc2n-wo-c")) == config / "E" / "lightgc2n.toml"
+    assert settings_file(config, Entry(E, "sasrec")) is None
+
+
+def test_what_the_folder_of_a_dataset_lacks_may_stand_above_it(tmp_path: Path) -> None:
+    (tmp_path / "E").mkdir()
+    (tmp_path / "E" / "lightgc2n.toml").write_text("[lightgc2n]\n")
+    (tmp_path / "sasrec.toml").write_text("[sasrec]\n")
+    assert settings_file(tmp_path, Entry(E, "sasrec")) == tmp_path / "sasrec.toml"
 
 
 def test_what_is_said_beats_a_file_and_a_sweep_beats_all(tmp_path: Path) -> None:
