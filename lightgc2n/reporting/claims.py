@@ -11,7 +11,7 @@ from lightgc2n.reporting import costs, published, values
 from lightgc2n.reporting.contests import Contest, contests
 from lightgc2n.reporting.document import Verdict
 from lightgc2n.reporting.findings import Finding, measured, only_drawn, printed
-from lightgc2n.reporting.measured import Results
+from lightgc2n.reporting.measured import Agreement, Results
 
 Contests = Mapping[str, Sequence[Contest]]  # by experiment
 MODEL = [("lightgc2n",)]
@@ -28,15 +28,20 @@ class Claim:
     text: str
     place: str
     theirs: Callable[[], Finding]
-    ours: Callable[[Contests], Finding]
+    ours: Callable[[Contests, Sequence[Agreement]], Finding]
 
 
-def judge(results: Mapping[str, Results]) -> tuple[Verdict, ...]:
-    """A verdict for each claim, from what was run of each experiment."""
+def judge(results: Mapping[str, Results], people: Sequence[Agreement] = ()) -> tuple[Verdict, ...]:
+    """A verdict for each claim.
+
+    Args:
+        results: what was run of each experiment.
+        people: how far latent users agree with people who are known.
+    """
     asked = {name: contests(found, MENTIONED) for name, found in results.items()}
     verdicts = []
     for claim in CLAIMS:
-        theirs, ours = claim.theirs(), claim.ours(asked)
+        theirs, ours = claim.theirs(), claim.ours(asked, people)
         verdicts.append(Verdict(claim.text, claim.place, theirs.holding, theirs.why, ours.holding, ours.why))
     return tuple(verdicts)
 
@@ -50,7 +55,7 @@ def _ranking(text: str, winners: Sequence[str], losers: Sequence[str], share: fl
         text,
         "RQ2, Table 1",
         lambda: printed(published.table1(), winners, losers, share),
-        lambda found: measured(found.get("table1", ()), _zoo(winners), _zoo(losers), share),
+        lambda found, people: measured(found.get("table1", ()), _zoo(winners), _zoo(losers), share),
     )
 
 
@@ -59,31 +64,24 @@ def _part(text: str, variant: str) -> Claim:
         text,
         "RQ3, Table 2",
         lambda: printed(published.table2(), [published.OURS], [variant]),
-        lambda found: measured(found.get("ablation", ()), MODEL, [(VARIANTS[variant],)]),
+        lambda found, people: measured(found.get("ablation", ()), MODEL, [(VARIANTS[variant],)]),
     )
 
 
 def _drawn(text: str, place: str, ours: Callable[[Sequence[Contest]], Finding], experiment: str) -> Claim:
     figure = place.partition(", ")[2]
-    return Claim(text, place, lambda: only_drawn(figure), lambda found: ours(found.get(experiment, ())))
+    return Claim(text, place, lambda: only_drawn(figure), lambda found, people: ours(found.get(experiment, ())))
 
 
-def _one_person_each(found: Contests) -> Finding:
+def _one_person_each(found: Contests, people: Sequence[Agreement]) -> Finding:
     """Whether latent users are the people who are known to share the accounts."""
-    known = [
-        (contest.dataset, seed.agreement)
-        for contest in found.get("people", ())
-        for run in contest.of_models(["lightgc2n"])
-        for seed in contest.runs[run]
-        if seed.agreement is not None
-    ]
-    if not known:
+    if not people:
         return Finding("cannot be told", "Real logs do not say who watched, and no run on accounts with known people.")
-    texts = [f"{name} {value:.2f} (95 %: {low:.2f} to {high:.2f})" for name, (value, low, high) in known]
+    texts = [f"{one.dataset} {one.value:.2f} (95 %: {one.low:.2f} to {one.high:.2f})" for one in people]
     why = f"Agreement with the people (ARI; 1 the same, 0 by chance): {', '.join(texts)}; {ONE_PERSON} is asked."
-    if all(low >= ONE_PERSON for _, (_, low, _) in known):
+    if all(one.low >= ONE_PERSON for one in people):
         return Finding("holds", why)
-    return Finding("does not hold" if any(high < ONE_PERSON for _, (_, _, high) in known) else "cannot be told", why)
+    return Finding("does not hold" if any(one.high < ONE_PERSON for one in people) else "cannot be told", why)
 
 
 CLAIMS = (
@@ -113,7 +111,7 @@ CLAIMS = (
         "Its cost grows linearly with the data.",
         "Method; RQ1",
         lambda: Finding("cannot be told", "Argued by a formula for two of its parts; no time is printed."),
-        lambda found: costs.linear_time(found.get("efficiency", ())),
+        lambda found, people: costs.linear_time(found.get("efficiency", ())),
     ),
     _part("The capsule convolution helps: a plain graph convolution in its place is less accurate.", "C"),
     _part("The parts together help: without all of them the model is less accurate.", "A"),
@@ -137,7 +135,7 @@ CLAIMS = (
         "The contrast pays only where β and γ are well chosen.",
         "RQ4, Figure 4 c, d",
         lambda: only_drawn("Figure 4 c, d"),
-        lambda found: values.helps_only_at_some(
+        lambda found, people: values.helps_only_at_some(
             found.get("hyperparameters", ()),
             found.get("ablation", ()),
             ("temperature", "contrast_weight"),

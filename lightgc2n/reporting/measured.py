@@ -39,7 +39,6 @@ class Measured:
     domains: int = 1  # served by these parameters
     peak_memory_mb: float = 0.0
     typical_epoch: float | None = None  # seconds; the mean where nothing is said
-    agreement: tuple[float, float, float] | None = None  # shared ARI of latent users and known people, and its interval
 
     @property
     def seconds_an_epoch(self) -> float:
@@ -54,6 +53,16 @@ class Measured:
     @property
     def parameters_a_domain(self) -> float:
         return self.parameters / self.domains
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far the latent users of a model are the people who are known to share accounts: ARI over these accounts."""
+
+    dataset: str
+    value: float
+    low: float
+    high: float
 
 
 Results = Mapping[Key, Sequence[Measured]]  # of one experiment

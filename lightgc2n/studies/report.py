@@ -7,6 +7,7 @@ from lightgc2n.errors import DataError
 from lightgc2n.experiments.results import RESULTS
 from lightgc2n.reporting.checking import published_section
 from lightgc2n.reporting.document import Document
+from lightgc2n.studies import people
 from lightgc2n.studies.catalogue import STUDIES
 from lightgc2n.studies.found import EXPERIMENT, Found, Run, find, measured, read_experiment
 
@@ -34,12 +35,17 @@ def document(out: Path) -> Document:
     there = {name: one for name, one in found.items() if one.groups or name == "statistics"}
     if not there:
         raise DataError(f"{out}: no run is finished yet. Go on with the command that started them.")
+    known = people.identified(out)
     quick = any(read_experiment(folder).get("quick") for folder in folders)
     return Document(
         title=TITLE,
         summary=(*SUMMARY, *([QUICK] if quick else [])),
-        verdicts=judge({name: measured(one) for name, one in there.items()}),
-        sections=(*(STUDIES[name].section(one, out / name) for name, one in there.items()), published_section()),
+        verdicts=judge({name: measured(one) for name, one in there.items()}, people.agreements(known)),
+        sections=(
+            *(STUDIES[name].section(one, out / name) for name, one in there.items()),
+            *([people.section(known)] if known else []),
+            published_section(),
+        ),
         made=tuple(_made(found.values())),
     )
 

@@ -16,6 +16,7 @@ from lightgc2n.experiments.side_by_side import train_plan
 from lightgc2n.progress import say
 from lightgc2n.studies.catalogue import QUICK_EPOCHS, STUDIES
 from lightgc2n.studies.found import EXPERIMENT, read_experiment
+from lightgc2n.studies.people import FOLDER as PEOPLE
 from lightgc2n.studies.setup import Setup, plan_lines, settings_file
 
 PLAN, DATA = "plan.toml", "data"
@@ -133,7 +134,7 @@ def _refuse_foreign(out: Path) -> None:
     if out.is_file():
         raise OutputError(f"{out} is a file. Choose another --out.")
     held = {path.name for path in out.iterdir() if not path.name.startswith(".")} if out.is_dir() else set()
-    if held - {*STUDIES, DATA} and not any((out / name / EXPERIMENT).is_file() for name in STUDIES):
+    if held - {*STUDIES, DATA, PEOPLE} and not any((out / name / EXPERIMENT).is_file() for name in STUDIES):
         raise OutputError(f"{out} holds other files and no experiment. Choose another --out.")
 
 

@@ -23,7 +23,6 @@ def run(
     seconds: float = 10.0,
     share: float = 1.0,
     domains: int = 1,
-    agreement: tuple[float, float, float] | None = None,
     **settings: float,
 ) -> Measured:
     """A run whose targets rank first, for a share `skill` of the accounts, and 40th for the others."""
@@ -42,7 +41,6 @@ def run(
         settings=SETTINGS | settings,
         data_share=share,
         domains=domains,
-        agreement=agreement,
     )
 
 

@@ -11,7 +11,7 @@ from lightgc2n.reporting.claims import CLAIMS, judge
 from lightgc2n.reporting.contests import contests
 from lightgc2n.reporting.document import Verdict
 from lightgc2n.reporting.findings import Finding, measured, printed, settle
-from lightgc2n.reporting.measured import Key, Measured, Results
+from lightgc2n.reporting.measured import Agreement, Key, Measured, Results
 from tests.reporting.example import VARIANTS, results, run
 
 NOT_SAID = "cannot be told"
@@ -283,8 +283,9 @@ def test_cost_of_layers() -> None:
     [((0.7, 0.6, 0.8), "holds"), ((0.1, 0.0, 0.2), "does not hold"), ((0.5, 0.4, 0.6), NOT_SAID), (None, NOT_SAID)],
 )
 def test_latent_users_and_people(agreement: tuple[float, float, float] | None, expected: str) -> None:
-    people = {Key("households", "last", "lightgc2n"): [run(agreement=agreement)]}
-    assert verdicts({"people": people})["Each subspace base stands for one latent user of an account."].ours == expected
+    people = [] if agreement is None else [Agreement("households", *agreement)]
+    found = {verdict.claim: verdict.ours for verdict in judge({}, people)}
+    assert found["Each subspace base stands for one latent user of an account."] == expected
 
 
 def test_the_example_says_what_was_put_into_it() -> None:
