@@ -11,6 +11,16 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that share what is dear to make go to one worker: those of a file, of the contract those of a model."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        model = getattr(item, "callspec", None) and item.callspec.params.get("name")  # type: ignore[attr-defined]
+        of_contract = "contract" in item.path.parts and isinstance(model, str)
+        item.add_marker(pytest.mark.xdist_group(model if of_contract else item.path.stem))
+
+
 @pytest.fixture
 def real_data() -> Path:
     """The folder of real logs that LIGHTGC2N_DATA names; tests that want it are skipped without it."""
