@@ -193,9 +193,9 @@ def _called(seed: Measured) -> str:
 
 
 def _growth(contest: Contest, model: str) -> Span | None:
-    """How many times as long an epoch takes on all data as on the least share, low and high."""
+    """How many times as long an epoch takes on all data as on the least share, low and high; none if that took none."""
     found = {share: span(seeds) for share, seeds in _by_share(contest, [model]).items()}
-    if len(found) < 2:
+    if len(found) < 2 or min(found[min(found)]) <= 0:
         return None
     least, most = found[min(found)], found[max(found)]
     return most[0] / least[1], most[1] / least[0]

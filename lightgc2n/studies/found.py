@@ -81,6 +81,11 @@ class Run:
         """How long each epoch took, without validation; nothing for a floor."""
         return [float(row["seconds"]) for row in read_rows(self.folder)]
 
+    @property
+    def typical_epoch(self) -> float | None:
+        """The seconds of the middle one of all epochs: a first one also warms the machine up."""
+        return median(self.epoch_seconds) if self.epoch_seconds else None
+
 
 @dataclass(frozen=True)
 class Group:
@@ -135,8 +140,8 @@ class Group:
 
     @property
     def seconds_an_epoch(self) -> float | None:
-        """The middle one of all epochs, the mean over the seeds: a first epoch also warms the machine up."""
-        found = [median(run.epoch_seconds) for run in self.runs if run.epoch_seconds]
+        """Of a typical epoch, the mean over the seeds."""
+        found = [run.typical_epoch for run in self.runs if run.typical_epoch is not None]
         return mean(found) if found else None
 
     @cached_property
@@ -264,4 +269,5 @@ def _measured(run: Run, group: Group) -> Measured:
         data_share=group.share,
         domains=group.domains,
         peak_memory_mb=float(run.results["peak_memory_mb"]),
+        typical_epoch=run.typical_epoch,
     )

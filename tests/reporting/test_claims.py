@@ -256,6 +256,7 @@ def test_variants_cost() -> None:
     assert ask(costs.steadier, timed(lightgc2n=[1, 2], lightgc2n_wo_c=[1, 4]), names).holding == "holds"
     assert ask(costs.steadier, timed(lightgc2n=[1, 4], lightgc2n_wo_c=[1, 2]), names).holding == "does not hold"
     assert ask(costs.steadier, timed(lightgc2n=[1, 4]), names).holding == NOT_SAID
+    assert ask(costs.steadier, timed(lightgc2n=[0, 4], lightgc2n_wo_c=[1, 2]), names).holding == NOT_SAID
     full = of_skill(lightgc2n=0.5)
     less = {**full, Key("E", "last", names[0]): [run(names[0], parameters=95_000)]}
     assert ask(costs.little_change, less, names).holding == "holds"
