@@ -57,7 +57,8 @@ def add_accounts(app: FastAPI, service: Service) -> None:
 
 
 def _people_found(served: Served, ask: AskPeople) -> dict[str, Any]:
-    found = served.recommender.people(  # type: ignore[attr-defined]ask.account, ask.history, ask.times, k=ask.k, exclude_seen=ask.exclude_seen)
+    finder: Any = served.recommender
+    found = finder.people(ask.account, ask.history, ask.times, k=ask.k, exclude_seen=ask.exclude_seen)
     return people_json(found, list(found.sessions), served)
 
 
