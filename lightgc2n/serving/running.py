@@ -26,7 +26,8 @@ SHARED = "PROMETHEUS_MULTIPROC_DIR"
 def listen(settings: ServiceSettings) -> socket.socket:
     """A socket at the address, before anything slow: a taken port is told at once."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named, or asyncio would leave small packets waiting for each other.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((settings.host, settings.port))
