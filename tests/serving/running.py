@@ -85,9 +85,12 @@ class Running:
 
     service: Service
     port: int
+    clients: list[Client] = field(default_factory=list)
 
     def client(self, **headers: str) -> Client:
-        return Client(self.port, headers)
+        """Another client; closed with the service."""
+        self.clients.append(Client(self.port, headers))
+        return self.clients[-1]
 
 
 @contextmanager
@@ -101,7 +104,9 @@ def running(bundle: Path, limits: dict[str, Any] | None = None, **settings: Any)
     thread.start()
     try:
         wait_for(lambda: server.started or not thread.is_alive())
-        yield Running(service, listening.getsockname()[1])
+        yield (found := Running(service, listening.getsockname()[1]))
+        for client in found.clients:
+            client.close()
     finally:
         server.should_exit = True
         thread.join(30)
@@ -120,9 +125,12 @@ def command(
         text=True,
         env=os.environ | (environment or {}),
     )
+    client = Client(0)
     try:
-        yield process, Client(_told_port(process))
+        client.port = _told_port(process)
+        yield process, client
     finally:
+        client.close()
         if process.poll() is None:
             process.kill()
         process.communicate()
