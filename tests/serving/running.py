@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,8 +18,19 @@ from lightgc2n.serving.running import listen
 from lightgc2n.serving.server import Server
 from lightgc2n.serving.service import Service
 from lightgc2n.serving.settings import Limits, ServiceSettings
+from tests.export.town import bundle_of
+from tests.recommending.test_bundle_files import sign
 
 QUICK = {"drain_seconds": 0.0}
+
+
+def seeing_two(to: Path, model: str = "lightgc2n") -> Path:
+    """A bundle of the town that finds two people behind every account: its own finder is not that bold."""
+    shutil.copytree(bundle_of(model), to)
+    facts = to / "people" / "finder.json"
+    facts.write_text(json.dumps(json.loads(facts.read_text()) | {"caution": -9.0}))
+    sign(to)
+    return to
 
 
 @dataclass
