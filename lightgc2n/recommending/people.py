@@ -55,7 +55,7 @@ class Person:
 class AccountPeople:
     """How many people are behind an account, who did what, and what to show them."""
 
-    account_id: str
+    account_id: str | None  # none where a history alone was given
     count: int
     confidence: float  # the chance that the count is right
     chances: tuple[float, ...]  # of one person, of two ...
@@ -63,6 +63,7 @@ class AccountPeople:
     people: tuple[Person, ...]
     together: "Recommendations | None"  # good for all of them; none for one person
     whole: "Recommendations"  # the list of the account as if it were one person
+    sessions: tuple[int, ...]  # for each event the number of its session: what was one person's from the start
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def by_weight(found: People) -> People:
 
 
 def tell_people(
-    account_id: str,
+    account_id: str | None,
     history: History,
     found: People,
     catalogue: Sequence[str],
@@ -117,7 +118,10 @@ def tell_people(
             )
         )
     chances = tuple(found.chances.tolist())
-    return AccountPeople(account_id, found.count, found.confidence, chances, events, tuple(people), together, whole)
+    sessions = tuple(found.session.tolist())
+    return AccountPeople(
+        account_id, found.count, found.confidence, chances, events, tuple(people), together, whole, sessions
+    )
 
 
 def _written(history: History) -> Sequence[str | None]:

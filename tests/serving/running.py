@@ -1,0 +1,166 @@
+"""A service to ask: in a thread of the tests, or as the command in a process of its own."""
+
+import http.client
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lightgc2n.serving.running import listen
+from lightgc2n.serving.server import Server
+from lightgc2n.serving.service import Service
+from lightgc2n.serving.settings import Limits, ServiceSettings
+from tests.export.town import bundle_of
+from tests.recommending.test_bundle_files import sign
+
+QUICK = {"drain_seconds": 0.0}
+
+
+def seeing_two(to: Path, model: str = "lightgc2n") -> Path:
+    """A bundle of the town that finds two people behind every account: its own finder is not that bold."""
+    shutil.copytree(bundle_of(model), to)
+    facts = to / "people" / "finder.json"
+    facts.write_text(json.dumps(json.loads(facts.read_text()) | {"caution": -9.0}))
+    sign(to)
+    return to
+
+
+@dataclass
+class Reply:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """The code of an error, which has no other shape than the one."""
+        assert self.headers["content-type"] == "application/json"
+        assert set(self.json) == {"error"}
+        assert set(self.json["error"]) == {"code", "message", "details"}
+        return str(self.json["error"]["code"])
+
+
+@dataclass
+class Client:
+    """Asks over one connection at a time; opens another when that was closed."""
+
+    port: int
+    headers: dict[str, str] = field(default_factory=dict)
+    connection: http.client.HTTPConnection | None = None
+
+    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
+        if self.connection is None:
+            self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        given = self.headers | ({"Content-Type": "application/json"} if sent is not None else {}) | (headers or {})
+        try:
+            self.connection.request(method, path, sent, given)
+            answer = self.connection.getresponse()
+            reply = Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        except BaseException:
+            self.close()
+            raise
+        if reply.headers.get("connection") == "close":
+            self.close()
+        return reply
+
+    def get(self, path: str, **headers: str) -> Reply:
+        return self.ask("GET", path, None, headers)
+
+    def post(self, path: str, body: Any, **headers: str) -> Reply:
+        return self.ask("POST", path, body, headers)
+
+    def recommend(self, **body: Any) -> Reply:
+        return self.post("/v1/recommend", body)
+
+    def close(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+
+@dataclass
+class Running:
+    """A service in a thread."""
+
+    service: Service
+    port: int
+    clients: list[Client] = field(default_factory=list)
+
+    def client(self, **headers: str) -> Client:
+        """Another client; closed with the service."""
+        self.clients.append(Client(self.port, headers))
+        return self.clients[-1]
+
+
+@contextmanager
+def running(bundle: Path, limits: dict[str, Any] | None = None, **settings: Any) -> Iterator[Running]:
+    """A service in a thread, on a port that was free; ended at the end of the block."""
+    chosen = ServiceSettings(bundle=bundle, port=0, limits=Limits(**QUICK | (limits or {})), **settings)
+    listening = listen(chosen)
+    service = Service(chosen)
+    server = Server(service)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        wait_for(lambda: server.started or not thread.is_alive())
+        yield (found := Running(service, listening.getsockname()[1]))
+        for client in found.clients:
+            client.close()
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@contextmanager
+def command(
+    *words: object, environment: dict[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[str], Client]]:
+    """`lightgc2n serve` in a process of its own, and a client; killed at the end of the block if it still runs."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lightgc2n", "serve", *map(str, words), "--port", "0", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | (environment or {}),
+    )
+    client = Client(0)
+    try:
+        client.port = _told_port(process)
+        yield process, client
+    finally:
+        client.close()
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def _told_port(process: "subprocess.Popen[str]") -> int:
+    assert process.stdout is not None
+    text = ""
+    for line in process.stdout:
+        text += line
+        if line.startswith("}"):
+            return int(json.loads(text)["address"].rpartition(":")[2])
+    raise AssertionError(process.communicate()[1])
+
+
+def wait_for(holds: Any, seconds: float = 30) -> None:
+    """Waits until something holds; a test fails by its own words if it never does."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
