@@ -13,7 +13,7 @@ import torch
 from torch.nn.functional import normalize
 
 from lightgc2n.export.graph import LAST, Graph, Value, joined
-from lightgc2n.export.plus_bonuses import write_followers, write_memory
+from lightgc2n.export.plus_bonuses import write_drawn_up, write_followers, write_memory
 from lightgc2n.export.tables import ByteTable, FloatTable, Tables
 from lightgc2n.export.writing import NOTHING, Answer, Events, LatentUsers, array
 from lightgc2n.layers.same_person import SHARPNESS, NewestAlone, NobodyApart, PersonState, SamePerson
@@ -55,6 +55,7 @@ def write_plus(graph: Graph, tables: Tables, model: LightGC2NPlus, history: Valu
     if bonuses:
         columns, added = (joined(parts, 1) for parts in zip(*bonuses, strict=True))
         scores = graph.add("ScatterElements", scores, columns, added, axis=1, reduction="add")
+    scores = write_drawn_up(graph, model.memory, scores, read.events)
     return Answer(scores, users, "items")
 
 

@@ -10,11 +10,13 @@ import numpy as np
 from lightgc2n.export.graph import FLOAT, INT32, INT64, LAST, Graph, Value, joined
 from lightgc2n.export.tables import Tables
 from lightgc2n.export.writing import Events, array
+from lightgc2n.layers.balance import LEAK
 from lightgc2n.layers.followers import Followers, NoFollowers
 from lightgc2n.layers.memory import RECENT, Memory, NoMemory
 
 Bonus = tuple[Value, Value]  # items [B, C], and what is added to the score of each
 CODES = 256
+FAR = 1e30
 
 
 def write_followers(
@@ -82,7 +84,7 @@ def write_memory(
     """The items of the log, and the bonus of each at its newest place; balanced as validation wanted it."""
     if isinstance(memory, NoMemory):
         return []
-    added, times = memory.balance.tolist()
+    added, times, _ = memory.balance.tolist()
     counts, features = _described(graph, events, like, longest)
     inner, outer = memory.inner, memory.outer
     map_ = graph.weight("memory.inner", np.ascontiguousarray(array(inner.weight).T))
@@ -91,6 +93,21 @@ def write_memory(
     bonus = (hidden @ out).narrower(2) + (times * float(outer.bias) + added)
     readiness = tables.column("memory.readiness", times * array(memory.readiness))
     return [(events.items, (bonus + readiness.rows(events.items)) * counts)]
+
+
+def write_drawn_up(graph: Graph, memory: Memory | NoMemory, scores: Value, events: Events) -> Value:
+    """The scores, no item of the log being far behind the place among all others that validation wanted."""
+    if isinstance(memory, NoMemory) or memory.place == 0:
+        return scores
+    hidden = events.there * (-2 * FAR) + FAR  # padding hides nothing
+    others = graph.add("ScatterElements", scores, events.items, hidden, axis=1, reduction="min")
+    best, _ = graph.add_many("TopK", 2, others, [min(memory.place, len(memory.readiness))], axis=1)
+    place, own = best.part(-1, LAST, 1), graph.add("GatherElements", scores, events.items, axis=1)
+    drawn = (own - place).apply("LeakyRelu", alpha=LEAK) + place
+    there = events.there * (place >= -FAR / 2).cast(FLOAT)  # a small catalogue may not have so many others
+    return graph.add(
+        "ScatterElements", scores, events.items, drawn * there + (there - 1.0) * FAR, axis=1, reduction="max"
+    )
 
 
 def _described(graph: Graph, events: Events, like: Value, longest: int) -> tuple[Value, Value]:

@@ -1,38 +1,80 @@
-"""How a bonus on earlier items would change the rank of targets, without ranking the catalogue again for every bonus.
+"""The balance of repeat and new: how a bonus on earlier items, and a place that they do not fall behind, change ranks.
 
-Shapes: B questions, M items, T earlier items, G bonuses tried, C cutoff.
+Shapes: B questions, M items, T earlier items, C cutoff.
 """
+
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import leaky_relu
+
+LEAK = 0.001  # of the distance to that place, so that what is drawn up to it keeps its order
 
 
-def balanced_gains(
-    scores: Float[Tensor, "B M"],
-    earlier: Int[Tensor, "B T"],
-    bonus: Float[Tensor, "B T"],
-    known: Bool[Tensor, "B T"],
-    target: Int[Tensor, "B"],
-    tried: Float[Tensor, "G 2"],
-    cutoff: int,
-) -> Float[Tensor, "G"]:
-    """The sum of 1 / log2(1 + rank) of the targets within the cutoff, for each pair: added + times · bonus.
+def drawn_up(own: Float[Tensor, "B T"], place: Float[Tensor, "B 1"]) -> Float[Tensor, "B T"]:
+    """The scores of earlier items, drawn up to just behind the score of a place where they are below it."""
+    return torch.where(place.isfinite(), place + leaky_relu(own - place, LEAK), own)
+
+
+def draw_up(
+    scores: Float[Tensor, "B M"], earlier: Int[Tensor, "B T"], known: Bool[Tensor, "B T"], place: int
+) -> Float[Tensor, "B M"]:
+    """Scores in which no earlier item stands far behind the `place`-th best of all others; 0 leaves them as they are.
 
     Args:
-        scores: without any bonus.
         known: which places hold an earlier item, each of which stands once.
     """
-    own = scores.gather(1, target[:, None])
-    before = torch.where(known, scores.gather(1, earlier), -torch.inf)
-    # Of all other items only the best can push a target beyond the cutoff.
+    if place == 0:
+        return scores
+    best = best_others(scores, earlier, known, place)
+    drawn = drawn_up(scores.gather(1, earlier), best[:, -1:])
+    return scores.scatter_reduce(1, earlier, torch.where(known, drawn, -torch.inf), "amax")
+
+
+def best_others(
+    scores: Float[Tensor, "B M"], earlier: Int[Tensor, "B T"], known: Bool[Tensor, "B T"], count: int
+) -> Float[Tensor, "B C"]:
+    """The best scores of items that are no earlier ones, minus infinity where there are not so many."""
     others = scores.scatter_reduce(1, earlier, torch.where(known, -torch.inf, torch.inf), "amin")
-    best = others.topk(min(cutoff, others.shape[1]), dim=1).values
-    is_target = known & (earlier == target[:, None])
-    gains = []
-    for added, times in tried:
-        lifted = before + added + times * bonus
-        wanted = torch.where(is_target.any(dim=1), torch.where(is_target, lifted, 0.0).sum(dim=1), own[:, 0])[:, None]
-        rank = 1 + (best > wanted).sum(dim=1) + (lifted > wanted).sum(dim=1)
-        gains.append(torch.where(rank <= cutoff, 1 / torch.log2(1.0 + rank), 0.0).sum())
-    return torch.stack(gains).double()
+    return others.topk(min(count, others.shape[1]), dim=1).values
+
+
+@dataclass(frozen=True)
+class Shown:
+    """All that the rank of a target depends on, whatever bonus earlier items have: small enough to be kept."""
+
+    own: Float[Tensor, "B 1"]  # the target's score without a bonus
+    before: Float[Tensor, "B T"]  # those of the earlier items; minus infinity where there is none
+    bonus: Float[Tensor, "B T"]
+    is_target: Bool[Tensor, "B T"]
+    best: Float[Tensor, "B C"]  # of all other items only the best can push a target beyond the cutoff
+    cutoff: int
+
+    @classmethod
+    def of(
+        cls,
+        scores: Float[Tensor, "B M"],
+        earlier: Int[Tensor, "B T"],
+        bonus: Float[Tensor, "B T"],
+        known: Bool[Tensor, "B T"],
+        target: Int[Tensor, "B"],
+        cutoff: int,
+    ) -> "Shown":
+        """What is kept of scores without any bonus."""
+        before = torch.where(known, scores.gather(1, earlier), -torch.inf)
+        is_target = known & (earlier == target[:, None])
+        best = best_others(scores, earlier, known, cutoff)
+        return cls(scores.gather(1, target[:, None]), before, bonus, is_target, best, cutoff)
+
+    def gain(self, added: float, times: float, place: int) -> float:
+        """The sum of 1 / log2(1 + rank) of the targets within the cutoff with the bonus added + times · bonus."""
+        lifted = self.before + added + times * self.bonus
+        if place:
+            drawn = drawn_up(lifted, self.best[:, min(place, self.best.shape[1]) - 1, None])
+            lifted = torch.where(lifted.isfinite(), drawn, lifted)
+        asked = torch.where(self.is_target, lifted, 0.0).sum(dim=1, keepdim=True)
+        wanted = torch.where(self.is_target.any(dim=1, keepdim=True), asked, self.own)
+        rank = 1 + (self.best > wanted).sum(dim=1) + (lifted > wanted).sum(dim=1)
+        return float(torch.where(rank <= self.cutoff, 1 / torch.log2(1.0 + rank), 0.0).double().sum())

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from lightgc2n.data.dataset import Domain
 from lightgc2n.layers.same_person import ages_between
 
 FEATURES = 11
@@ -41,16 +42,22 @@ class Memory(nn.Module):
     """The bonus: a small network of what a log says of its earlier items, and how readily each item is had again.
 
     Logs repeat more, or less, towards their end than training saw on the way: `balance`, fitted on validation events,
-    adds to a bonus and scales it where the model is asked, not where it is trained.
+    adds to a bonus and scales it where the model is asked, not where it is trained. Its third number is the place among
+    all other items behind which no earlier item falls; 0 if any may.
     """
 
-    balance: Float[Tensor, "2"]
+    balance: Float[Tensor, "3"]
 
     def __init__(self, items: int, hidden: int) -> None:
         super().__init__()
         self.readiness = nn.Parameter(torch.zeros(items))
         self.inner, self.outer = nn.Linear(FEATURES, hidden), nn.Linear(hidden, 1)
-        self.register_buffer("balance", torch.tensor([0.0, 1.0]))
+        self.register_buffer("balance", torch.tensor([0.0, 1.0, 0.0]))
+
+    @property
+    def place(self) -> int:
+        """Behind which no earlier item falls."""
+        return int(self.balance[2])
 
     def forward(
         self, log: Int[Tensor, "B T"], row: Int[Tensor, "Q"], place: Int[Tensor, "Q"], like: Float[Tensor, "Q T"]
@@ -82,6 +89,11 @@ class Remembered:
         """The bonus, and 0 where it does not count."""
         return torch.where(self.counts, self.bonus, 0.0)
 
+    def of(self, domain: Domain) -> "Remembered":
+        """Those of a domain, numbered as its items are."""
+        inside = self.counts & (self.items >= domain.start) & (self.items < domain.stop)
+        return Remembered((self.items - domain.start).clamp(0, len(domain) - 1), self.bonus, inside)
+
 
 def describe(
     log: Int[Tensor, "B T"], row: Int[Tensor, "Q"], place: Int[Tensor, "Q"], like: Float[Tensor, "Q T"]
@@ -103,6 +115,8 @@ def describe(
 
 class NoMemory(nn.Module):
     """In place of `Memory`: what was had before has no bonus."""
+
+    place = 0
 
     def forward(
         self, log: Int[Tensor, "B T"], row: Int[Tensor, "Q"], place: Int[Tensor, "Q"], like: Float[Tensor, "Q T"]

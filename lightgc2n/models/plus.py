@@ -17,7 +17,7 @@ from lightgc2n.config import setting
 from lightgc2n.data.batches import Asked, Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
-from lightgc2n.layers.balance import balanced_gains
+from lightgc2n.layers.balance import Shown, draw_up
 from lightgc2n.layers.crossentropy import linear_cross_entropy
 from lightgc2n.layers.followers import Followers, NoFollowers
 from lightgc2n.layers.memory import Memory, NoMemory, Remembered
@@ -30,10 +30,11 @@ from lightgc2n.models.contract import LatentUsers, Model
 
 FIRST_DEVIATION = 0.05  # of the item vectors
 CHOOSING_CUTOFF = 20
-UNBALANCED = (0.0, 1.0)
+UNBALANCED = (0.0, 1.0, 0)
 Added = tuple[Int[Tensor, "Q W"], Float[Tensor, "Q W"]]  # items, and what is added to the score of each
 ADDED = (-3.0, -2.0, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 TIMES = (0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0)
+PLACES = (0, 4, 6, 8, 10, 12, 14, 16, 18, 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,8 @@ class LightGC2NPlus(Model):
         """A score for each item of the domain, by the newest `max_length` events; without any, by popularity."""
         scores, trends, memory = self._asked(encoded, batch)
         scores.scatter_add_(1, *trends).scatter_add_(1, memory.items, memory.added)
-        return scores[:, domain.start : domain.stop]
+        within, memory = scores[:, domain.start : domain.stop], memory.of(domain)
+        return draw_up(within, memory.items, memory.counts, self.memory.place)
 
     def read(self, encoded: Float[Tensor, "M D"], log: Int[Tensor, "B T"]) -> Read:
         """Who acted, and what is known after every event."""
@@ -177,7 +179,7 @@ class LightGC2NPlus(Model):
             loud = zip(HALF_LIVES, self.trends.chosen.tolist(), strict=True)
             found |= {f"trends of {half_life:g} days": value for half_life, value in loud}
         if isinstance(self.memory, Memory):
-            found |= dict(zip(("added", "times"), self.memory.balance.tolist(), strict=True))
+            found |= dict(zip(("added", "times", "place"), self.memory.balance.tolist(), strict=True))
         return found
 
     @torch.no_grad()
@@ -206,19 +208,24 @@ class LightGC2NPlus(Model):
         trends.chosen.copy_(trends.choices[int(gains.argmax())])
 
     def _weigh_memory(self, memory: Memory, validation: Callable[[], Iterator[Asked]]) -> None:
-        tried = torch.tensor([UNBALANCED, *product(ADDED, TIMES)], device=self.bias.device)  # the first of equals wins
         memory.balance.copy_(torch.tensor(UNBALANCED))
-        gains, encoded = torch.zeros(len(tried), dtype=torch.float64, device=self.bias.device), self.encode()
+        shown, encoded = [], self.encode()
         for asked in validation():
             scores, trends, known = self._asked(encoded, asked.batch)
             scores.scatter_add_(1, *trends)
             among = asked.among or Domain("all", 0, scores.shape[1])
-            inside = known.counts & (known.items >= among.start) & (known.items < among.stop)
-            found = ((known.items - among.start).clamp(0, len(among) - 1), known.bonus, inside)
-            within = scores[:, among.start : among.stop]
-            gains += balanced_gains(within, *found, asked.target - among.start, tried, CHOOSING_CUTOFF)
-        if gains.any():
-            memory.balance.copy_(tried[gains.argmax()])
+            known, within = known.of(among), scores[:, among.start : among.stop]
+            target = asked.target - among.start
+            shown.append(Shown.of(within, known.items, known.bonus, known.counts, target, CHOOSING_CUTOFF))
+
+        def gain(balance: tuple[float, float, int]) -> float:
+            return sum((one.gain(*balance) for one in shown), 0.0)
+
+        # All bonuses, then all places with the best, then all bonuses with that place; the first of equals wins.
+        best = max([UNBALANCED, *((*pair, 0) for pair in product(ADDED, TIMES))], key=gain)
+        place = max(PLACES, key=lambda place: gain((*best[:2], place)))
+        best = max([best, *(pair for pair in product(ADDED, TIMES, [place]))], key=gain)
+        memory.balance.copy_(torch.tensor(best if gain(best) > 0 else UNBALANCED))
 
     def _asked(self, encoded: Float[Tensor, "M D"], batch: Batch) -> tuple[Float[Tensor, "B M"], Added, Remembered]:
         """The scores of all items but for trends and for what is remembered, and those."""

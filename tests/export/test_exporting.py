@@ -1,6 +1,8 @@
 """What is in a bundle and what is not, that it is the same each time, and what cannot be exported."""
 
 import json
+import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ import onnx
 import pytest
 import torch
 from safetensors.numpy import load_file
+from safetensors.torch import save_file
 
 from lightgc2n.errors import DataError, OutputError, SettingError
 from lightgc2n.experiments.single import evaluate_run, train_run
@@ -16,6 +19,8 @@ from lightgc2n.export.exporting import ExportOptions, export_run
 from lightgc2n.export.graph import IR_VERSION, OPSET
 from lightgc2n.recommending.bundle import load_bundle
 from lightgc2n.recommending.recommender import load
+from lightgc2n.training.checkpoints import load_checkpoint
+from lightgc2n.training.loop import BEST
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import run
@@ -65,6 +70,21 @@ def test_the_same_run_gives_the_same_bundle(tmp_path: Path) -> None:
         assert (
             path.is_dir() or path.stat().st_mode & 0o444 == (tmp_path / "again" / "config.json").stat().st_mode & 0o444
         )
+
+
+@pytest.mark.parametrize("place", [0, 4])
+def test_earlier_items_fall_as_far_as_they_do_in_the_run(place: int, tmp_path: Path) -> None:
+    shutil.copytree(run_of("lightgc2n-plus"), tmp_path / "run")
+    tensors, _, progress = load_checkpoint(tmp_path / "run" / BEST)
+    tensors["memory.balance"] = torch.tensor([-1.0, 1.5, place])
+    save_file(tensors, tmp_path / "run" / BEST, metadata={"progress": json.dumps(asdict(progress))})
+    export_run(tmp_path / "run", tmp_path / "bundle", ExportOptions(people=False))
+    run, bundle = load(tmp_path / "run"), load_bundle(tmp_path / "bundle")
+    for account in run.dataset.accounts[:10]:
+        first, second = (one.recommend(account, k=60) for one in (run, bundle))
+        wanted = {one.item_id: one.score for one in first}
+        assert {one.item_id for one in second} == wanted.keys()
+        np.testing.assert_allclose([one.score for one in second], [wanted[one.item_id] for one in second], rtol=1e-4)
 
 
 def test_the_card_says_what_it_is_and_how_good() -> None:

@@ -1,24 +1,42 @@
-"""The shortcut to the gains of a balance ranks as a whole catalogue does."""
+"""Repeat and new: no earlier item falls far behind a place, and the shortcut to gains ranks as all items do."""
+
+from itertools import product
 
 import pytest
 import torch
 from torch import tensor
 from torch.testing import assert_close
 
-from lightgc2n.layers.balance import balanced_gains
+from lightgc2n.layers.balance import LEAK, Shown, draw_up
 
 
 @pytest.mark.parametrize("cutoff", [1, 3, 20])
 def test_gains_are_those_of_ranking_all_items_again(cutoff: int) -> None:
     generator = torch.Generator().manual_seed(0)
-    scores = torch.randn(50, 12, generator=generator)
-    earlier = torch.stack([torch.randperm(12, generator=generator)[:5] for _ in range(50)])
+    scores = torch.randn(50, 30, generator=generator)
+    earlier = torch.stack([torch.randperm(30, generator=generator)[:5] for _ in range(50)])
     bonus, known = torch.randn(50, 5, generator=generator), torch.rand(50, 5, generator=generator) < 0.7
-    target = torch.randint(12, (50,), generator=generator)
-    tried = tensor([[0.0, 1.0], [0.5, 0.5], [2.0, 0.0], [-1.0, 2.0]])
-    wanted = []
-    for added, times in tried:
-        lifted = scores.scatter_add(1, earlier, torch.where(known, added + times * bonus, 0.0))
-        rank = 1 + (lifted > lifted.gather(1, target[:, None])).sum(dim=1)
-        wanted.append(torch.where(rank <= cutoff, 1 / torch.log2(1.0 + rank), 0.0).sum().double())
-    assert_close(balanced_gains(scores, earlier, bonus, known, target, tried, cutoff), torch.stack(wanted))
+    target = torch.randint(30, (50,), generator=generator)
+    target[:20] = earlier[:20, 0]
+    shown = Shown.of(scores, earlier, bonus, known, target, cutoff)
+    for (added, times), place in product([(0.0, 1.0), (0.5, 0.5), (2.0, 0.0), (-1.0, 2.0)], [0, 1, 3, 8]):
+        if place <= cutoff:
+            lifted = scores.scatter_add(1, earlier, torch.where(known, added + times * bonus, 0.0))
+            lifted = draw_up(lifted, earlier, known, place)
+            rank = 1 + (lifted > lifted.gather(1, target[:, None])).sum(dim=1)
+            wanted = torch.where(rank <= cutoff, 1 / torch.log2(1.0 + rank), 0.0).double().sum()
+            assert shown.gain(added, times, place) == pytest.approx(float(wanted))
+
+
+def test_earlier_items_stand_just_behind_the_place_and_keep_their_order() -> None:
+    scores = tensor([[9.0, 5.0, 4.0, 3.0, 1.0, -7.0, 8.0]])
+    earlier, known = tensor([[4, 5, 6, 4, 0]]), tensor([[True, True, True, False, False]])
+    # The others are 9, 5, 4, 3; the third of them is 4. 8 is above it, 1 is 3 below it and -7 11 below it.
+    wanted = tensor([[9.0, 5.0, 4.0, 3.0, 4 - 3 * LEAK, 4 - 11 * LEAK, 8.0]])
+    assert_close(draw_up(scores, earlier, known, 3), wanted)
+    assert_close(draw_up(scores, earlier, known, 0), scores)
+
+
+def test_a_place_that_a_small_catalogue_does_not_have_changes_nothing() -> None:
+    scores, earlier = tensor([[3.0, 2.0, 1.0]]), tensor([[0, 2]])
+    assert_close(draw_up(scores, earlier, tensor([[True, True]]), 3), scores)

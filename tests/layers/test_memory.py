@@ -62,7 +62,7 @@ def test_the_balance_counts_where_the_model_is_asked_not_where_it_is_trained() -
     memory = Memory(items=2, hidden=3)
     given_ = (tensor([[0, 1]]), tensor([0]), tensor([1]), torch.ones(1, 2))
     raw = memory.eval()(*given_).added
-    memory.balance.copy_(tensor([0.5, 2.0]))
+    memory.balance.copy_(tensor([0.5, 2.0, 0.0]))
     assert_close(memory(*given_).added, 0.5 + 2 * raw)
     assert_close(memory.train()(*given_).added, raw)
 

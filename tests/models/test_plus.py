@@ -88,12 +88,12 @@ def test_validation_decides_how_readily_old_items_come_again() -> None:
     model.calibrate(lambda: query_batches(split.validation, 16))
     assert model.fitted()["added"] > 0.5
     before = scores(model, next(query_batches(split.test, 50)).batch)
-    model.memory.balance.copy_(torch.tensor([0.0, 1.0]))
+    model.memory.balance.copy_(torch.tensor([0.0, 1.0, 0.0]))
     asked = next(query_batches(split.test, 50))
     lifted = before - scores(model, asked.batch)
     assert (lifted.gather(1, asked.target[:, None]) > 0.5).all()
     model.calibrate(lambda: iter(()))  # nothing to decide by
-    assert list(model.fitted().values()) == [0.0, 1.0]
+    assert list(model.fitted().values()) == [0.0, 1.0, 0.0]
 
 
 def test_the_balance_is_judged_among_the_items_of_a_domain() -> None:
@@ -102,10 +102,10 @@ def test_the_balance_is_judged_among_the_items_of_a_domain() -> None:
     split = split_dataset(dataset_of(logs), SplitConfig())
     model, asked = plus(split=split), next(query_batches(split.validation, 1))
     model.calibrate(lambda: iter([asked]))
-    assert list(model.fitted().values()) != [0.0, 1.0]
+    assert list(model.fitted().values()) != [0.0, 1.0, 0.0]
     alone = Domain("alone", int(asked.target), int(asked.target) + 1)
     model.calibrate(lambda: iter([replace(asked, among=alone)]))
-    assert list(model.fitted().values()) == [0.0, 1.0]
+    assert list(model.fitted().values()) == [0.0, 1.0, 0.0]
 
 
 def test_where_no_balance_is_better_there_is_none() -> None:
@@ -113,7 +113,7 @@ def test_where_no_balance_is_better_there_is_none() -> None:
     split = split_dataset(dataset_of([(f"a{n}", "i0 i0 i0 i0 i0") for n in range(4)]), SplitConfig())
     model = plus(split=split)
     model.calibrate(lambda: query_batches(split.validation, 16))
-    assert list(model.fitted().values()) == [0.0, 1.0]
+    assert list(model.fitted().values()) == [0.0, 1.0, 0.0]
 
 
 def test_ownership_sums_to_one_over_the_latent_users() -> None:
@@ -160,6 +160,6 @@ def test_validation_decides_which_trends_speak() -> None:
     assert sum(name.startswith("trends of") for name in model.fitted()) == 4
     without = plus("lightgc2n-plus-wo-trends", split=split)
     without.calibrate(lambda: query_batches(split.validation, 16))
-    assert set(without.fitted()) == {"added", "times"}
+    assert set(without.fitted()) == {"added", "times", "place"}
     assert split.known is not None
     assert not without.refresh(split.known)
