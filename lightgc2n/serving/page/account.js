@@ -2,12 +2,12 @@
 
 import { findItems, peopleIf, peopleOf, recommend } from "./api.js";
 import { badge, chancesChart, missingCard, personCard } from "./people.js";
-import { button, counted, element, failure, listed, percent, say, show, waiting } from "./dom.js";
+import { button, counted, element, failure, listed, say, show, waiting } from "./dom.js";
 import { entriesOf, eventsByKey, kept, lettersFor, question, renamed, withAdded, withAgain, without } from "./history.js";
 import { drawLists, movedPlaces } from "./lists.js";
 import { drawTimeline } from "./timeline.js";
 import { picker } from "./picker.js";
-import { changesIn, headline, inWords, nameOf, sureness, when } from "./words.js";
+import { changesIn, headline, inWords, nameOf, sureness, when, whose } from "./words.js";
 
 const K = 10;
 
@@ -92,7 +92,7 @@ export function accountView(place, opened) {
   const parts = {};
 
   function build() {
-    for (const name of ["summary", "marks", "chosen", "people", "lists", "whatif"]) parts[name] = element("div", { class: name });
+    for (const name of ["summary", "marks", "chosen", "people", "lists", "whatif"]) parts[name] = element("div", { class: `part-${name}` });
     parts.whatif.setAttribute("role", "region");
     parts.whatif.setAttribute("aria-label", "What if");
     const adding = picker({
@@ -175,7 +175,7 @@ export function accountView(place, opened) {
     show(
       parts.chosen,
       element("p", { class: "chosen-name" }, event ? badge(event.person) : null, element("strong", {}, nameOf(entry)), when(entry.time) ? ` · ${when(entry.time)}` : null),
-      element("p", { class: "chosen-whose" }, event ? `Person ${event.person}’s with a chance of ${percent(event.probability)}.` : "Removed: the answers below do without it."),
+      element("p", { class: "chosen-whose" }, event ? whose(event) : "Removed: the answers below do without it."),
       element(
         "p", { class: "row" },
         button(entry.removed ? "Put it back" : "Remove this event", () => toggle(entry.key), { "data-focus": "toggle" }),

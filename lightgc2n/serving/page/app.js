@@ -2,7 +2,7 @@
 
 import { aboutModel, findAccounts, keysComeFrom } from "./api.js";
 import { accountView } from "./account.js";
-import { button, counted, element, failure, show } from "./dom.js";
+import { button, counted, element, failure, show, styled } from "./dom.js";
 import { drawBrowser } from "./browser.js";
 import { drawModel } from "./model.js";
 import { picker } from "./picker.js";
@@ -79,8 +79,19 @@ function drawSearch() {
   );
   const blank = button("or start with an empty history", () => { part("find-account").classList.add("found"); view.blank(); }, { class: "link" });
   const suggestions = element("div", { class: "suggested" });
-  show(part("find-account"), intro, search.box, suggestions, element("p", { class: "blank" }, blank));
+  show(part("find-account"), intro, search.box, suggestions, element("p", { class: "blank" }, blank), example());
   return suggestions;
+}
+
+/** What the page does, as a picture: one log becomes a lane for each person. */
+function example() {
+  const log = [..."AABACCABBC"];
+  const row = (lanes, marks) => styled(element("div", { class: "track" }, element("div", { class: "staff" }, marks)), { "--lanes": lanes });
+  const mark = (letter, lane, look, place) => styled(element("span", { class: `mark ${look}`, "data-person": letter }, letter), { "--lane": lane, "--place": place + 1 });
+  return element(
+    "div", { class: "example", "aria-hidden": "true" }, element("p", {}, "What the account did"), row(1, log.map((_, place) => mark("", 1, "whoever", place))),
+    element("p", { class: "arrow" }, "↓"), row(3, log.map((letter, place) => mark(letter, "ABC".indexOf(letter) + 1, "sure", place))), element("p", {}, "Who probably did it"),
+  );
 }
 
 async function suggest(place) {

@@ -50,7 +50,7 @@ export function failure(problem, again) {
   );
 }
 
-export const percent = (share) => `${Math.round(100 * share)} %`;
+export const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 export const counted = (number, one, many = `${one}s`) => `${number.toLocaleString("en-GB")} ${number === 1 ? one : many}`;
 
 /** "a", "a and b", "a, b and c" */

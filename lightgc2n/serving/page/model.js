@@ -20,7 +20,8 @@ function heading(model) {
 }
 
 function facts(model) {
-  const rows = [["Items", number(model.items)], ["Accounts", number(model.accounts)], ["Tells people apart", model.people ? "yes" : "no"],
+  const measured = ["RC@5", "RC@20", "MRR@20"].filter((name) => name in (model.metrics?.values ?? {}));
+  const rows = [...measured.map((name) => [name, `${(100 * model.metrics.values[name]).toFixed(2)}\u00a0%`]), ["Items", number(model.items)], ["Accounts", number(model.accounts)], ["Tells people apart", model.people ? "yes" : "no"],
     ["Bundle", String(model.checksum).slice(0, 12)], ["Schema", String(model.schema)]];
   return element("dl", { class: "facts" }, rows.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
 }

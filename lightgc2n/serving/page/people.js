@@ -6,10 +6,11 @@ import { WEEKDAYS, inWords, portrait } from "./words.js";
 /** The chances of one to five people as a small bar chart. */
 export function chancesChart(answer) {
   const said = answer.chances.map((chance, place) => `${inWords(place + 1)}: ${percent(chance)}`).join(", ");
+  const most = Math.max(...answer.chances);
   const bars = answer.chances.map((chance, place) => element(
     "div", { class: place + 1 === answer.count ? "chance found" : "chance" },
     element("span", { class: "number" }, percent(chance)),
-    styled(element("span", { class: "column" }), { "--share": chance }),
+    styled(element("span", { class: "column" }), { "--share": chance / most }),
     element("span", { class: "people" }, String(place + 1)),
   ));
   return element(
@@ -42,7 +43,7 @@ export function missingCard(letter, { left, heirs, bringBack }) {
     element("h3", {}, badge(letter), `Person ${letter}`),
     element("p", { class: "quantity" }, left === 0 ? "0 events" : "Not found now"),
     element("p", { class: "portrait" }, why),
-    left === 0 ? element("p", { class: "actions" }, button(`Bring person ${letter} back`, bringBack, { class: "quiet" })) : null,
+    left === 0 ? element("p", { class: "actions" }, button(`Bring person ${letter} back`, bringBack, { class: "quiet back" })) : null,
   );
 }
 
@@ -59,6 +60,6 @@ function strip(label, shares, marks, names) {
   const top = shares.indexOf(Math.max(...shares));
   return element(
     "div", { class: "strip", role: "img", "aria-label": `${label}: most at ${names[top]}, ${percent(shares[top])}` },
-    shares.map((share, place) => element("span", { class: "slot" }, styled(element("i"), { "--share": share / most }), marks[place])),
+    shares.map((share, place) => element("span", { class: "slot" }, styled(element("i"), { "--share": share / most }), element("span", {}, marks[place]))),
   );
 }

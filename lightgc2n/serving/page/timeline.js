@@ -27,9 +27,9 @@ export function drawTimeline(place, { entries, events, lanes, chosen, choose, re
   let before = null;
   for (const sitting of sittings(drawn)) {
     const staff = element("div", { class: "staff" });
-    for (const entry of sitting) {
+    for (const [number, entry] of sitting.entries()) {
       const mark = markOf(entry, events.get(entry.key), lane, entry.key === chosen);
-      marks.set(entry.key, mark);
+      marks.set(entry.key, styled(mark, { "--place": number + 1 }));
       staff.append(mark);
     }
     track.append(element("div", { class: "sitting" }, element("span", { class: "day", "aria-hidden": "true" }, dayOf(sitting[0], before, entries)), staff));

@@ -25,24 +25,31 @@ export function when(time) {
   return `${day} ${month} ${year}${clock ? `, ${clock}` : ""}`;
 }
 
-/** How sure a count is, and what that chance would mean. */
+/** How sure a count is, and what else it may be. */
 export function sureness(answer) {
   const { confidence, count } = answer;
-  const word = confidence >= 0.85 ? "sure" : confidence >= 0.65 ? "fairly sure" : confidence >= 0.45 ? "not very sure" : "unsure";
   const others = answer.chances
-    .map((chance, place) => [chance, place + 1])
-    .filter(([chance, people]) => people !== count && chance >= 0.2)
-    .sort((one, other) => other[0] - one[0]);
-  const rest = others.length ? ` Next most likely: ${listed(others.map(([chance, people]) => `${inWords(people)} (${percent(chance)})`))}.` : "";
-  return `The model is ${word} of that: it gives ${inWords(count)} ${count === 1 ? "person" : "people"} a chance of ${percent(confidence)}.${rest}`;
+    .map((chance, place) => ({ chance, people: place + 1 }))
+    .filter(({ chance, people }) => people !== count && chance >= 0.2)
+    .sort((one, other) => other.chance - one.chance);
+  const given = `it gives ${manyPeople(count)} a chance of ${percent(confidence)}`;
+  if (others[0]?.chance > confidence) {
+    // Counting is cautious: an account is split when the evidence is clear, and not before.
+    return `The model is unsure: ${given} and ${manyPeople(others[0].people)} ${percent(others[0].chance)}, and tells people apart only where the evidence is clear.`;
+  }
+  const word = confidence >= 0.85 ? "sure" : confidence >= 0.65 ? "fairly sure" : confidence >= 0.45 ? "not very sure" : "unsure";
+  const rest = others.length ? ` Next most likely: ${listed(others.map(({ chance, people }) => `${inWords(people)} (${percent(chance)})`))}.` : "";
+  return `The model is ${word} of that: ${given}.${rest}`;
 }
+
+const manyPeople = (count) => `${inWords(count)} ${count === 1 ? "person" : "people"}`;
 
 /** How many people, as a sentence. */
 export function headline(answer, account) {
   if (answer.count === 0) return account === null ? "Nobody yet" : "Nobody is left";
-  const many = inWords(answer.count);
+  const many = manyPeople(answer.count);
   const what = account === null ? "made this history" : answer.count === 1 ? "uses this account" : "share this account";
-  return `${many[0].toUpperCase()}${many.slice(1)} ${answer.count === 1 ? "person" : "people"} probably ${what}`;
+  return `${many[0].toUpperCase()}${many.slice(1)} probably ${what}`;
 }
 
 /** One person: what they have more often than everybody, and when they are active. */
@@ -90,6 +97,14 @@ export function spoken(entry, event) {
   else if (event) parts.push(`person ${event.person}, ${Math.round(100 * event.probability)} percent`);
   if (entry.added) parts.push("added");
   return parts.filter(Boolean).join(", ");
+}
+
+/** Whose one event probably is, and who else's it may be. */
+export function whose(event) {
+  const others = event.shares.map((share, place) => [event.order[place], share]).filter(([letter, share]) => letter !== event.person && share >= 0.005);
+  others.sort((one, other) => other[1] - one[1]);
+  const rest = others.length ? ` (${others.map(([letter, share]) => `${letter} ${percent(share)}`).join(", ")})` : "";
+  return `Person ${event.person}’s with a chance of ${percent(event.probability)}${rest}.`;
 }
 
 /** What was changed in a history. */
