@@ -16,6 +16,7 @@ from lightgc2n.cli.identify import identify
 from lightgc2n.cli.import_ import import_log
 from lightgc2n.cli.people import people
 from lightgc2n.cli.recommend import recommend
+from lightgc2n.cli.serve import serve
 from lightgc2n.cli.simulate import simulate
 from lightgc2n.cli.train import train
 from lightgc2n.cli.tune import tune
@@ -36,6 +37,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "people": people,
     "identify": identify,
     "export": export,
+    "serve": serve,
     "forget": forget,
     "doctor": doctor,
 }

@@ -14,8 +14,10 @@ from lightgc2n.errors import LightGC2NError, MissingExtraError
 from lightgc2n.progress import say
 
 # Packages of the optional extras that commands import where they use them.
-EXTRA_OF_PACKAGE = {"matplotlib": "report", "onnx": "export", "onnxruntime": "serve"} | dict.fromkeys(
-    ("torch", "jaxtyping", "polars", "zstandard"), "train"
+EXTRA_OF_PACKAGE = (
+    {"matplotlib": "report", "onnx": "export"}
+    | dict.fromkeys(("torch", "jaxtyping", "polars", "zstandard"), "train")
+    | dict.fromkeys(("onnxruntime", "fastapi", "uvicorn", "prometheus_client"), "serve")
 )
 
 app = typer.Typer(

@@ -1,0 +1,36 @@
+"""Numbers for Prometheus; with several workers each writes its own, and any of them tells the sum."""
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the folder that workers share; prometheus_client reads it when it is imported
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+ROWS = (1, 2, 4, 8, 16, 32, 64)
+
+
+class Metrics:
+    """All numbers of one worker."""
+
+    def __init__(self, shared_folder: str | None) -> None:
+        self._shared_folder = shared_folder
+        self._registry = here = CollectorRegistry()
+        self.requests = Counter(
+            "lightgc2n_requests", "Requests answered.", ("method", "route", "status"), registry=here
+        )
+        self.seconds = Histogram(
+            "lightgc2n_request_seconds", "Time from head to last byte.", ("route",), buckets=SECONDS, registry=here
+        )
+        self.lists = Counter("lightgc2n_lists", "Lists made.", ("fallback",), registry=here)
+        self.batches = Histogram("lightgc2n_batch_rows", "Lists made in one go.", buckets=ROWS, registry=here)
+        self.reloads = Counter("lightgc2n_bundle_changes", "New bundles found.", ("outcome",), registry=here)
+        self.working = Gauge(
+            "lightgc2n_requests_in_progress", "Requests being worked on.", registry=here, multiprocess_mode="livesum"
+        )
+
+    def text(self) -> tuple[bytes, str]:
+        """The page that Prometheus reads, and its content type."""
+        registry = self._registry
+        if self._shared_folder:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry, self._shared_folder)  # type: ignore[no-untyped-call]
+        return generate_latest(registry), CONTENT_TYPE_LATEST

@@ -1,0 +1,87 @@
+"""One shape for everything that is refused: `{"error": {"code", "message", "details"}}`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from lightgc2n.errors import LightGC2NError
+
+MOST_DETAILS = 20
+WORDS = {404: "not_found", 405: "method_not_allowed", 400: "bad_request", 415: "unsupported_media_type"}
+
+
+class RefusedError(Exception):
+    """A request that is not answered, and why."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        details: Sequence[Any] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.details = status, code, message, list(details)
+        self.headers = dict(headers or {})
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {"error": {"code": self.code, "message": self.message, "details": self.details}}
+
+    def response(self) -> Response:
+        # Escaped to ASCII, because what was asked may hold halves of letters that no UTF-8 can say.
+        return Response(json.dumps(self.body), self.status, self.headers, "application/json")
+
+
+def busy(message: str) -> RefusedError:
+    return RefusedError(429, "too_many_requests", message, headers={"Retry-After": "1"})
+
+
+def not_known(what: str, name: str) -> RefusedError:
+    return RefusedError(404, f"unknown_{what}", f"{what} {name[:100]!r} is not known here.")
+
+
+def from_problem(problem: LightGC2NError) -> RefusedError:
+    """What the library refuses, in the words of the library."""
+    code = "cannot_be_answered" if problem.status < 500 else "internal"
+    return RefusedError(problem.status, code, str(problem))
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Gives every error the one shape."""
+
+    async def refused(_request: Request, problem: Exception) -> Response:
+        assert isinstance(problem, RefusedError)
+        return problem.response()
+
+    async def mendable(_request: Request, problem: Exception) -> Response:
+        assert isinstance(problem, LightGC2NError)
+        return from_problem(problem).response()
+
+    async def invalid(_request: Request, problem: Exception) -> Response:
+        assert isinstance(problem, RequestValidationError)
+        # What was sent is not repeated: it may be long, and it may name somebody.
+        found = [{"where": _place(one["loc"]), "message": one["msg"]} for one in problem.errors()[:MOST_DETAILS]]
+        return RefusedError(422, "invalid", "the request is not of the expected form", found).response()
+
+    async def by_http(_request: Request, problem: Exception) -> Response:
+        assert isinstance(problem, HTTPException)
+        code = WORDS.get(problem.status_code, "refused")
+        message = problem.detail or HTTPStatus(problem.status_code).phrase
+        return RefusedError(problem.status_code, code, message, headers=problem.headers).response()
+
+    app.add_exception_handler(RefusedError, refused)
+    app.add_exception_handler(LightGC2NError, mendable)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, by_http)
+
+
+def _place(parts: Sequence[str | int]) -> str:
+    return ".".join(str(part)[:100] for part in parts)

@@ -1,0 +1,95 @@
+"""Accounts and items by name, and the people behind an account."""
+
+from collections.abc import Callable, Iterable
+from heapq import nsmallest
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query
+from fastapi.responses import Response
+
+from lightgc2n.serving.answers import json_response, named, people_json
+from lightgc2n.serving.bundles import Served
+from lightgc2n.serving.refusals import RefusedError, not_known
+from lightgc2n.serving.routes_lists import refuse_history, refuse_length
+from lightgc2n.serving.schemas import AccountsFound, AskPeople, ItemsFound, PeopleFound
+from lightgc2n.serving.service import Service
+
+Text = Annotated[str, Query(max_length=200, description="What ids, or titles, contain; nothing: all.")]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+
+def add_accounts(app: FastAPI, service: Service) -> None:
+    """The routes of this file."""
+    limits = service.limits
+
+    @app.get("/v1/accounts", response_model=AccountsFound, tags=["look up"])
+    async def accounts(search: Text = "", limit: Limit = 20) -> Response:
+        """Accounts whose id contains a text, those first whose id begins with it."""
+        served = service.served
+        return json_response(await service.aside(lambda: _accounts(served, search, limit)))
+
+    @app.get("/v1/items", response_model=ItemsFound, tags=["look up"])
+    async def items(search: Text = "", limit: Limit = 20) -> Response:
+        """Items whose id or title contains a text, those first that begin with it."""
+        served = service.served
+        return json_response(await service.aside(lambda: _items(served, search, limit)))
+
+    @app.get("/v1/accounts/{account:path}/people", response_model=PeopleFound, tags=["people"])
+    async def people(account: str, k: Annotated[int, Query(ge=1)] = 10, exclude_seen: bool = False) -> Response:
+        """How many people are behind an account, who did what, what each likes, and lists for each and for all."""
+        ask = AskPeople.model_construct(account=account, history=None, times=None, k=k, exclude_seen=exclude_seen)
+        return await _people(ask)
+
+    @app.post("/v1/people", response_model=PeopleFound, tags=["people"])
+    async def people_of(body: AskPeople) -> Response:
+        """The same for a history that is given: what if the account had done this?"""
+        return await _people(body)
+
+    async def _people(ask: AskPeople) -> Response:
+        served = service.served
+        refuse_length(ask.k, limits)
+        refuse_history(ask.history, ask.times, limits)
+        if ask.history is None and ask.account is None:
+            raise RefusedError(422, "nobody_named", "give an account, a history, or both.")
+        if ask.history is None and ask.account is not None and not served.knows(ask.account):
+            raise not_known("account", ask.account)
+        return json_response(await service.aside(lambda: _people_found(served, ask)))
+
+
+def _people_found(served: Served, ask: AskPeople) -> dict[str, Any]:
+    finder: Any = served.recommender
+    found = finder.people(ask.account, ask.history, ask.times, k=ask.k, exclude_seen=ask.exclude_seen)
+    return people_json(found, list(found.sessions), served)
+
+
+def _accounts(served: Served, search: str, limit: int) -> dict[str, Any]:
+    dataset = served.recommender.dataset
+    places, total = best_matches(dataset.accounts, search, limit, lambda account: (account,))
+    events = dataset.lengths
+    return {
+        "accounts": [{"account": dataset.accounts[place], "events": int(events[place])} for place in places],
+        "total": total,
+    }
+
+
+def _items(served: Served, search: str, limit: int) -> dict[str, Any]:
+    items, titles = served.recommender.dataset.items, served.titles
+    texts = (lambda item: (item, titles.get(item, ""))) if titles else (lambda item: (item,))
+    places, total = best_matches(items, search, limit, texts)
+    return {"items": [named(items[place], titles) for place in places], "total": total}
+
+
+def best_matches(
+    names: Iterable[str], search: str, limit: int, texts: Callable[[str], tuple[str, ...]]
+) -> tuple[list[int], int]:
+    """The places of the names that have `search` in one of their texts, those first that begin with it; and how many.
+
+    Capital letters or small ones make no difference.
+    """
+    wanted = search.casefold()
+    found = []
+    for place, name in enumerate(names):
+        where = [spot for text in texts(name) if (spot := text.casefold().find(wanted)) >= 0]
+        if where:
+            found.append((min(where) > 0, place))
+    return [place for _, place in nsmallest(limit, found)], len(found)

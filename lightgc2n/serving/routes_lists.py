@@ -1,0 +1,120 @@
+"""`/v1/recommend` and `/v1/items/{id}/similar`: lists of items."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import Body, FastAPI, Query, Request
+from fastapi.responses import Response
+
+from lightgc2n.errors import LightGC2NError
+from lightgc2n.recommending.bundle import Question
+from lightgc2n.serving.answers import json_response, list_json
+from lightgc2n.serving.bundles import Served
+from lightgc2n.serving.refusals import RefusedError, from_problem, not_known
+from lightgc2n.serving.schemas import Answer, Ask, AskBody, ManyAnswers
+from lightgc2n.serving.service import Service
+from lightgc2n.serving.settings import Limits
+
+QUICK = 16  # questions that are prepared on the spot; more would keep others waiting
+EXAMPLES = {
+    "an account": {"value": {"account": "h000003", "k": 10}},
+    "somebody new": {"value": {"history": ["v1", "v7"], "k": 5, "exclude_seen": True}},
+    "several at once": {"value": {"requests": [{"account": "h000003"}, {"history": ["v1"]}]}},
+}
+
+
+def add_lists(app: FastAPI, service: Service) -> None:
+    """The routes of this file."""
+    limits = service.limits
+
+    @app.post("/v1/recommend", response_model=Answer | ManyAnswers, tags=["lists"])
+    async def recommend(
+        request: Request,
+        body: Annotated[AskBody, Body(openapi_examples=EXAMPLES)],
+    ) -> Response:
+        """The next items for an account, for one of its people, for all of them together, or for a history."""
+        served = service.served
+        if isinstance(body, Ask):
+            _note_ids(service, request, [body])
+            refuse_beyond([body], limits)
+            found = await _answers(service, served, [body])
+            if isinstance(found[0], RefusedError):
+                raise found[0]
+            return json_response(found[0])
+        _note_ids(service, request, body.requests)
+        refuse_beyond(body.requests, limits)
+        found = await _answers(service, served, body.requests)
+        return json_response({"answers": [one.body if isinstance(one, RefusedError) else one for one in found]})
+
+    @app.get("/v1/items/{item:path}/similar", response_model=Answer, tags=["lists"])
+    async def similar(item: str, k: Annotated[int, Query(ge=1)] = 20) -> Response:
+        """The items most like an item, by the vectors that the model scores with."""
+        served = service.served
+        refuse_length(k, limits)
+        if item not in served.recommender.dataset.item_index:
+            raise not_known("item", item)
+        found = await service.aside(lambda: served.recommender.similar(item, k))  # type: ignore[attr-defined]
+        return json_response(list_json(found, served))
+
+
+def refuse_length(k: int, limits: Limits) -> None:
+    if k > limits.max_k:
+        raise RefusedError(422, "k_too_large", f"a list has at most {limits.max_k:,} items, {k:,} were asked for.")
+
+
+def refuse_history(history: Sequence[str] | None, times: Sequence[Any] | None, limits: Limits) -> None:
+    if history is not None and len(history) > limits.max_history:
+        raise RefusedError(
+            422, "history_too_long", f"a history has at most {limits.max_history:,} events, found {len(history):,}."
+        )
+    if times is not None and (history is None or len(times) != len(history)):
+        raise RefusedError(422, "times_do_not_fit", "times: one is needed for each event of the history, and no more.")
+
+
+def refuse_beyond(asks: Sequence[Ask], limits: Limits) -> None:
+    """Refuses what is more than one request may ask."""
+    for ask in asks:
+        refuse_length(ask.k, limits)
+        refuse_history(ask.history, ask.times, limits)
+        if ask.account is None and ask.history is None:
+            raise RefusedError(422, "nobody_named", "give an account, a history, or both.")
+        if ask.person is not None and ask.together:
+            raise RefusedError(422, "invalid", "give a person, or together, not both.")
+    if sum(ask.k for ask in asks) > limits.max_listed:
+        raise RefusedError(
+            422, "too_much", f"the lists of one request have at most {limits.max_listed:,} items together."
+        )
+
+
+async def _answers(service: Service, served: Served, asks: Sequence[Ask]) -> list[dict[str, Any] | RefusedError]:
+    """For each question its answer, or why there is none."""
+    if len(asks) <= QUICK and not any(ask.person or ask.together for ask in asks):
+        prepared = [_prepared(served, ask) for ask in asks]
+    else:
+        prepared = await service.aside(lambda: [_prepared(served, ask) for ask in asks])
+    questions = [one for one in prepared if isinstance(one, Question)]
+    lists = iter(await service.batcher.answer(served.recommender, questions))
+    found = [one if isinstance(one, RefusedError) else next(lists) for one in prepared]
+    for one in found:
+        if not isinstance(one, RefusedError):
+            service.count_list(one.fallback)
+    return [one if isinstance(one, RefusedError) else list_json(one, served) for one in found]
+
+
+def _prepared(served: Served, ask: Ask) -> Question | RefusedError:
+    if ask.history is None and ask.account is not None and not served.knows(ask.account):
+        return not_known("account", ask.account)
+    wish: dict[str, Any] = {"k": ask.k, "exclude_seen": ask.exclude_seen}
+    if ask.person is not None or ask.together:
+        wish |= {"person": ask.person, "together": ask.together, "times": ask.times}
+    try:
+        return served.recommender.prepare(
+            ask.account, ask.history, allow=ask.allow, deny=ask.deny, domain=ask.domain, **wish
+        )
+    except LightGC2NError as problem:
+        return from_problem(problem)
+
+
+def _note_ids(service: Service, request: Request, asks: Sequence[Ask]) -> None:
+    if service.settings.log_ids:
+        request.scope["ids"] = {"accounts": [ask.account for ask in asks][:20]}

@@ -1,0 +1,169 @@
+"""Starting and ending the service: one worker in this process, or several beside it."""
+
+import asyncio
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+from lightgc2n.errors import LightGC2NError, SettingError
+from lightgc2n.recommending.bundle_files import open_bundle
+from lightgc2n.serving.logs import log, set_up_logs
+from lightgc2n.serving.settings import ServiceSettings
+
+BACKLOG = 2048
+SETTLING_SECONDS = 0.2  # in which a connection that was just accepted may still bring its request
+LOOK_SECONDS = 0.2
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def listen(settings: ServiceSettings) -> socket.socket:
+    """A socket at the address, before anything slow: a taken port is told at once."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    # The protocol is named, or asyncio would leave small packets waiting for each other.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((settings.host, settings.port))
+    except OSError as problem:
+        found.close()
+        raise SettingError(
+            f"--host {settings.host} --port {settings.port}: cannot listen there: {problem.strerror or problem}. "
+            f"Choose another --port."
+        ) from None
+    found.listen(BACKLOG)
+    found.set_inheritable(True)
+    return found
+
+
+def address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(settings: ServiceSettings, listening: socket.socket) -> None:
+    """Serves until SIGTERM or Ctrl-C, then answers what was asked and ends."""
+    set_up_logs(settings.log_ids)
+    if settings.workers == 1:
+        work(settings, listening)
+    else:
+        open_bundle(settings.bundle)  # a damaged one is told once, not by each worker
+        Workers(settings, listening).run()
+
+
+def work(settings: ServiceSettings, listening: socket.socket) -> None:
+    """One worker."""
+    import uvicorn
+
+    from lightgc2n.serving.app import create_app
+    from lightgc2n.serving.protocol import PatientProtocol
+    from lightgc2n.serving.service import Service
+
+    service = Service(settings, os.environ.get(SHARED))
+    log("started", model=service.served.recommender.name, checksum=service.served.checksum, address=address(listening))
+
+    class Draining(uvicorn.Server):
+        """Ends without losing a request: first others are told, then the door is closed, then the rest is answered."""
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            log("draining")
+            service.draining = True
+            await asyncio.sleep(settings.limits.drain_seconds)
+            for server in self.servers:
+                server.close()
+            for one in sockets or []:
+                one.close()
+            await asyncio.sleep(SETTLING_SECONDS)
+            await super().shutdown(sockets)
+            log("ended")
+
+    config = uvicorn.Config(
+        create_app(service),
+        http=PatientProtocol,
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=int(2 * settings.limits.seconds) + 1,
+    )
+    # uvicorn raises the signal once more when it has ended; ending is all that was asked.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: None)
+    Draining(config).run(sockets=[listening])
+
+
+class Workers:
+    """Several workers on one socket; one that dies is replaced."""
+
+    def __init__(self, settings: ServiceSettings, listening: socket.socket) -> None:
+        self._settings, self._listening = settings, listening
+        self._context = multiprocessing.get_context("spawn")
+        self._processes: list[SpawnProcess] = []
+        self._asked_to_end = False
+
+    def run(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._end)
+        shared = tempfile.mkdtemp(prefix="lightgc2n-metrics-")
+        os.environ[SHARED] = shared
+        try:
+            self._processes = [self._start() for _ in range(self._settings.workers)]
+            failed = self._look_after()
+            self._listening.close()  # or connections would wait at a door that nobody opens
+            for process in self._processes:
+                process.terminate()
+            for process in self._processes:
+                process.join()
+        finally:
+            shutil.rmtree(shared, ignore_errors=True)
+        if failed:
+            raise SettingError("a worker could not start; its words are above.")
+
+    def _start(self) -> SpawnProcess:
+        process = self._context.Process(target=_worker, args=(self._settings, self._listening))
+        process.start()
+        return process
+
+    def _look_after(self) -> bool:
+        """Until the end is asked for; true if a worker cannot even start."""
+        while not self._asked_to_end:
+            time.sleep(LOOK_SECONDS)
+            for place, process in enumerate(self._processes):
+                if process.is_alive() or self._asked_to_end:
+                    continue
+                if process.exitcode == LightGC2NError.exit_code:
+                    return True
+                log("worker_died", "error", exit_code=process.exitcode)
+                _forget_gauges(process.pid)
+                self._processes[place] = self._start()
+        return False
+
+    def _end(self, _number: int, _frame: Any) -> None:
+        self._asked_to_end = True
+
+
+def _worker(settings: ServiceSettings, listening: socket.socket) -> None:
+    set_up_logs(settings.log_ids)
+    signal.signal(signal.SIGINT, lambda _number, _frame: None)  # the parent says when it is time
+    try:
+        work(settings, listening)
+    except LightGC2NError as problem:
+        log("cannot_start", "error", reason=str(problem))
+        sys.exit(problem.exit_code)
+
+
+def _forget_gauges(pid: int | None) -> None:
+    from prometheus_client.multiprocess import mark_process_dead
+
+    mark_process_dead(pid)  # type: ignore[no-untyped-call]
