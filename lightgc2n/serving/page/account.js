@@ -7,7 +7,7 @@ import { entriesOf, eventsByKey, kept, lettersFor, question, renamed, withAdded,
 import { drawLists, movedPlaces } from "./lists.js";
 import { drawTimeline } from "./timeline.js";
 import { picker } from "./picker.js";
-import { changesIn, headline, inWords, nameOf, sureness, when, whose } from "./words.js";
+import { changesIn, headline, inWords, nameOf, quoted, sureness, when, whose } from "./words.js";
 
 const K = 10;
 
@@ -26,12 +26,22 @@ export function accountView(place, opened) {
       if (mine !== turn) return;
       begin(account, stored, stored.events.some((event) => event.time));
       say(`${headline(stored, account)}. ${sureness(stored)}`);
+      opened(account);
     } catch (problem) {
-      if (mine === turn) show(place, failure(problem, () => open(account)));
+      if (mine === turn) await openWithoutPeople(account, problem, mine);
     } finally {
       if (mine === turn) place.setAttribute("aria-busy", "false");
     }
-    if (mine === turn && state) opened(account);
+  }
+
+  /** Where a bundle cannot tell people apart, the account's list is still there. */
+  async function openWithoutPeople(account, problem, mine) {
+    const list = problem.code === "cannot_be_answered" ? await recommend({ account, k: K }).catch(() => null) : null;
+    if (mine !== turn) return;
+    if (list === null) return show(place, failure(problem, () => open(account)));
+    const answer = { people: [], together: null, account_list: list };
+    show(place, failure({ heading: `Account ${account}`, message: problem.message }), section("next", "What to show next", drawLists(answer, null, new Set(), null)));
+    opened(account);
   }
 
   /** Nobody's account: a history from nothing. */
@@ -78,7 +88,7 @@ export function accountView(place, opened) {
   const edit = (entries, sentence) => change(entries, sentence, [...state.past, state.entries]);
   const undo = () => change(state.past.at(-1), "Undone.", state.past.slice(0, -1));
   const reset = () => change(state.base, "Back to the history as it is stored.", []);
-  const add = (item) => edit(withAdded(state.entries, item, state.timed, Date.now()), `${nameOf(item)} was added.`);
+  const add = (item) => edit(withAdded(state.entries, item, state.timed, Date.now()), `${quoted(item)} was added.`);
   const remove = (keys, sentence) => edit(without(state.entries, keys), sentence);
   const restore = (keys, sentence) => edit(withAgain(state.entries, keys), sentence);
   const isEdited = () => state.entries.some((entry) => entry.added || entry.removed);
@@ -106,7 +116,7 @@ export function accountView(place, opened) {
       parts.summary,
       section("history", "Who did what", legend(), parts.marks, element("div", { class: "tools" }, parts.chosen, adding.box)),
       section("people", "Who they are", parts.people),
-      section("next", "What to show next", parts.lists),
+      section("next", "What to show next", element("p", { class: "hint" }, "↻ had before · + what if they have this next?"), parts.lists),
       parts.whatif,
     );
   }
@@ -160,8 +170,8 @@ export function accountView(place, opened) {
   function toggle(key) {
     const entry = state.entries.find((one) => one.key === key);
     state = { ...state, chosen: key };
-    if (entry.removed) restore([key], `${nameOf(entry)} is back.`);
-    else remove([key], `${nameOf(entry)} was removed.`);
+    if (entry.removed) restore([key], `${quoted(entry)} is back.`);
+    else remove([key], `${quoted(entry)} was removed.`);
   }
 
   function drawChosen() {

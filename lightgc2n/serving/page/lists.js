@@ -3,11 +3,11 @@
 import { button, counted, element } from "./dom.js";
 import { listsOf, moves } from "./history.js";
 import { badge } from "./people.js";
-import { nameOf } from "./words.js";
+import { nameOf, quoted } from "./words.js";
 
 const HEADINGS = { together: ["Together", "good for everybody at once"], account: ["The account", "as if it were one person"] };
 
-/** All lists; `before` are those to compare with, or null. `add(item)` puts an item into the history. */
+/** All lists; `before` are those to compare with, or null. `add(item)` puts an item into the history, where there is one. */
 export function drawLists(answer, before, seen, add) {
   const lists = listsOf(answer);
   const earlier = before ? listsOf(before) : new Map();
@@ -35,18 +35,19 @@ function column(name, list, earlier, compared, seen, add) {
     heading, element("p", { class: "remark" }, compared && !earlier ? "a list that was not there before" : remark),
     list.fallback ? element("p", { class: "flag" }, "Not personal: the most popular items") : null,
     rows.length ? element("ol", {}, rows) : element("p", { class: "none" }, "No item is left to list."),
-    gone.length ? element("p", { class: "gone" }, `No longer here: ${gone.slice(0, 3).map(nameOf).join(", ")}${gone.length > 3 ? ` and ${gone.length - 3} more` : ""}`) : null,
+    list.notes.length && !list.fallback ? element("p", { class: "gone" }, list.notes.join("; ")) : null,
+    gone.length ? element("p", { class: "gone" }, `No longer here: ${gone.slice(0, 3).map(quoted).join(", ")}${gone.length > 3 ? ` and ${gone.length - 3} more` : ""}`) : null,
   );
 }
 
 function row(item, move, seen, add) {
   const name = nameOf(item);
   return element(
-    "li", { "data-item": item.item, class: move === undefined ? null : "changed" },
-    element("span", { class: "name" }, name, item.title ? element("span", { class: "id" }, item.item) : null),
-    seen ? element("span", { class: "seen", title: "in the history already" }, "again") : null,
+    "li", { "data-item": item.item, class: move === undefined ? null : "changed", title: item.title ? item.item : null },
+    element("span", { class: "name" }, name),
+    seen ? element("span", { class: "seen", title: "in the history already" }, element("span", { "aria-hidden": "true" }, "↻"), element("span", { class: "unseen" }, "had before")) : null,
     move === undefined ? null : mark(move),
-    button("+", () => add(item), { class: "add", "aria-label": `What if they have ${name} next?`, title: "What if they have this next?" }),
+    add && button("+", () => add(item), { class: "add", "aria-label": `What if they have ${name} next?`, title: "What if they have this next?" }),
   );
 }
 

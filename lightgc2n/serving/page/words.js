@@ -9,6 +9,8 @@ const COUNTS = ["no", "one", "two", "three", "four", "five"];
 const HOURS_TOGETHER = 4;
 
 export const nameOf = (thing) => thing.title ?? thing.item;
+/** The same within a sentence, where a title would run into the words around it. */
+export const quoted = (thing) => (thing.title ? `“${thing.title}”` : thing.item);
 export const inWords = (number) => COUNTS[number] ?? String(number);
 
 /** {day, month, year, clock} of a time as the service writes it. */
@@ -63,8 +65,8 @@ function likesOf(likes) {
   if (!likes.length) return "Has nothing more often than everybody.";
   const [first, ...others] = likes;
   const often = first.times >= 10 ? Math.round(first.times).toLocaleString("en-GB") : first.times.toFixed(1);
-  const also = others.length ? `, and also ${listed(others.slice(0, 2).map(nameOf))} more than most` : "";
-  return `Has ${nameOf(first)} ${often} times as often as everybody${also}.`;
+  const also = others.length ? `, and also ${listed(others.slice(0, 2).map(quoted))} more than most` : "";
+  return `Has ${quoted(first)} ${often} times as often as everybody${also}.`;
 }
 
 function activeOn(active) {
