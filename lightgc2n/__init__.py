@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lightgc2n.recommending.answering import Answering
+    from lightgc2n.recommending.persons import AnsweringForPeople
 
 __version__ = "0.1.0"
 
 
-def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> "Answering":
+def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> "AnsweringForPeople":
     """The recommender over the run or the bundle at `path`; a bundle needs no torch.
 
     Args:

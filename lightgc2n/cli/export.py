@@ -17,6 +17,9 @@ def export(
         bool,
         typer.Option("--no-histories", help="Leave out what accounts did: for phones, or where it is kept elsewhere."),
     ] = False,
+    no_people: Annotated[
+        bool, typer.Option("--no-people", help="Leave out what finds the people behind a history.")
+    ] = False,
     titles: Annotated[
         Path | None, typer.Option("--titles", metavar="FILE", help="What items are called: id, tab, title a line.")
     ] = None,
@@ -30,7 +33,7 @@ def export(
     from lightgc2n.export.exporting import ExportOptions, export_run
     from lightgc2n.recommending.bundle_files import part_sizes
 
-    config = export_run(run, out, ExportOptions(int8, not no_histories, titles), data, force)
+    config = export_run(run, out, ExportOptions(int8, not no_histories, not no_people, titles), data, force)
     sizes = part_sizes(out)
     if json:
         print_json({"out": str(out), "bytes": sizes, **config})

@@ -13,3 +13,18 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", hel
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="TABLE.NAME=VALUE", help="Change one setting; may be repeated.")
 ]
+History = Annotated[
+    str | None,
+    typer.Option(
+        "--history", metavar="ID,ID,...", help="Items, oldest first: of someone new, or in place of --account's own."
+    ),
+]
+Times = Annotated[
+    str | None,
+    typer.Option("--times", metavar="TIME,...", help="When each event of --history was (ISO), to find people in it."),
+]
+
+
+def split_ids(text: str | None) -> list[str] | None:
+    """What stands between commas."""
+    return None if text is None else [part for part in text.split(",") if part]

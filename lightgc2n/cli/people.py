@@ -11,13 +11,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from lightgc2n.cli.options import Json
+from lightgc2n.cli.options import History, Json, Times, split_ids
 from lightgc2n.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
     from lightgc2n.people.portraits import Activity
+    from lightgc2n.recommending.answers import Recommendations
     from lightgc2n.recommending.people import AccountPeople, Person, PersonEvent
-    from lightgc2n.recommending.recommender import Recommendations
 
 NEWEST = 20  # events that the screen shows one by one
 STYLES = dict(zip("ABCDE", ("black on cyan", "black on yellow", "white on magenta", "black on green", "white on blue"),
@@ -29,8 +29,13 @@ Named = Callable[[str], str]
 
 
 def people(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run (made by train) on logs.")],
-    account: Annotated[str, typer.Option("--account", metavar="ID", help="An account of the run's dataset.")],
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN|BUNDLE", help="A run (made by train) on logs, or a bundle (made by export)."),
+    ],
+    account: Annotated[str | None, typer.Option("--account", metavar="ID", help="An account that it knows.")] = None,
+    history: History = None,
+    times: Times = None,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
     ] = None,
@@ -44,13 +49,15 @@ def people(
     """Say how many people use an account, who did what, what each likes, and what to show each and all of them.
 
     People have letters for names. What finds them is learned from the run's training logs when first asked for, and
-    kept in the run's folder.
+    kept in the run's folder; a bundle has it, unless it was left out.
     """
-    from lightgc2n.recommending.recommender import load
+    from lightgc2n.recommending.loading import load
     from lightgc2n.recommending.titles import read_titles
 
     known = read_titles(titles) if titles is not None else {}
-    found = load(run, data).people(account, k=k, exclude_seen=exclude_seen)
+    recommender = load(run, data)
+    found = recommender.people(account, split_ids(history), split_ids(times), k=k, exclude_seen=exclude_seen)
+    known = known or recommender.titles
     if json:
         print_json(_as_json(found, known))
     else:
@@ -99,11 +106,11 @@ def _show(found: "AccountPeople", named: Named) -> None:
 
 
 def _count_in_words(found: "AccountPeople") -> str:
-    sure = f"{100 * found.confidence:.0f} %"
+    sure, name = f"{100 * found.confidence:.0f} %", found.account_id or "the history"
     if found.count == 1:
-        return f"{found.account_id}: one person (confidence {sure}). Nothing shows well enough that there are more."
+        return f"{name}: one person (confidence {sure}). Nothing shows well enough that there are more."
     chances = ", ".join(f"{number}: {100 * chance:.0f} %" for number, chance in enumerate(found.chances, start=1))
-    return f"{found.account_id}: {found.count} people (confidence {sure}; {chances})."
+    return f"{name}: {found.count} people (confidence {sure}; {chances})."
 
 
 def _timeline(events: "Sequence[PersonEvent]") -> Text:

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from lightgc2n.cli.options import Force, Json
+from lightgc2n.cli.options import Force, History, Json, Times, split_ids
 from lightgc2n.cli.printing import print_json, print_table
 from lightgc2n.errors import SettingError
 from lightgc2n.progress import say
@@ -31,10 +31,12 @@ def recommend(
         list[str] | None, typer.Option("--account", metavar="ID", help="An account; may be repeated.")
     ] = None,
     all_accounts: Annotated[bool, typer.Option("--all", help="Every account of the run's dataset.")] = False,
-    history: Annotated[
-        str | None,
-        typer.Option(metavar="ID,ID,...", help="Items, oldest first: of someone new, or in place of --account's own."),
+    history: History = None,
+    times: Times = None,
+    person: Annotated[
+        str | None, typer.Option("--person", metavar="A|B|...", help="For this one of the people behind it alone.")
     ] = None,
+    together: Annotated[bool, typer.Option("--together", help="For all people behind it together.")] = False,
     k: Annotated[int, typer.Option("-k", help="Length of a list.")] = 20,
     exclude_seen: Annotated[bool, typer.Option("--exclude-seen", help="Leave items of the history out.")] = False,
     allow: Annotated[
@@ -57,6 +59,10 @@ def recommend(
 ) -> None:
     """Recommend next items for accounts, or for a history alone."""
     _refuse_unclear(account or [], all_accounts, history, to_screen=out is None and not json)
+    if all_accounts and (person or together):
+        raise SettingError("--person and --together are for accounts that are named: leave out --all.")
+    if times is not None and (history is None or not (person or together)):
+        raise SettingError("--times say when the events of --history were, to find people (--person, --together).")
     if people and out is not None:
         raise SettingError(
             "--people is shown on the screen or with --json, and files hold lists alone: leave out --out."
@@ -74,11 +80,12 @@ def recommend(
         "deny": recommender.read_items(deny) if deny else None,
         "domain": domain,
     }
-    items = None if history is None else [item for item in history.split(",") if item]
-    if items is None:
+    items = split_ids(history)
+    if items is None and not (person or together):
         lists = recommender.recommend_many(None if all_accounts else account, **wish)
     else:
-        lists = iter([recommender.recommend(account[0] if account else None, items, **wish)])
+        wish |= {"times": split_ids(times), "person": person, "together": together}
+        lists = (recommender.recommend(name, items, **wish) for name in account or (None,))
     remarks: dict[str, list[str]] = {}
     watched = _watched(lists, remarks)
     if out is not None:

@@ -8,7 +8,10 @@ from safetensors.numpy import save
 from lightgc2n.data.dataset import Ints, Longs
 from lightgc2n.export.graph import Array
 from lightgc2n.export.lightgc2n import account_vectors
+from lightgc2n.export.options import ExportOptions
+from lightgc2n.export.people import write_account_tables
 from lightgc2n.models.lightgc2n import LightGC2N
+from lightgc2n.people.finding import PeopleFinder
 from lightgc2n.recommending.bundle_files import (
     ACCOUNTS,
     HISTORIES,
@@ -21,24 +24,29 @@ from lightgc2n.recommending.bundle_files import (
 from lightgc2n.recommending.recommender import Recommender
 
 
-def write_server(folder: Path, recommender: Recommender, histories: bool) -> None:
+def write_server(folder: Path, recommender: Recommender, options: ExportOptions, finder: PeopleFinder | None) -> None:
     """Writes the server part beside a device part that is finished."""
     server, accounts = folder / SERVER, recommender.dataset.accounts
     server.mkdir()
     (server / ACCOUNTS).write_bytes("".join(f"{one}\n" for one in accounts).encode("utf-8"))
-    if histories:
+    if options.histories:
         (server / HISTORIES).write_bytes(save(_histories(recommender)))
     if isinstance(recommender.model, LightGC2N):
         (server / VECTORS).write_bytes(save({"account": account_vectors(recommender.model)}))
+    if finder is not None:
+        write_account_tables(server, finder, options.int8)
     write_facts(server, SERVER_FACTS, {"device": identity(folder), "accounts": len(accounts)})
 
 
 def _histories(recommender: Recommender) -> dict[str, Array]:
-    """What each account did, and what training knows of it beyond that."""
+    """What each account did and when, and what training knows of it beyond that."""
     dataset, start, stop = recommender.dataset, recommender._log_start, recommender._log_stop
     lines = [np.asarray(dataset.events[first:last]) for first, last in zip(start, stop, strict=True)]
     offsets, events = _side_by_side(lines)
     arrays: dict[str, Array] = {"offsets": offsets, "events": events}
+    if dataset.times is not None:
+        times = [np.asarray(dataset.times[first:last]) for first, last in zip(start, stop, strict=True)]
+        arrays["times"] = np.concatenate([*times, np.empty(0, dtype=np.int64)])
     if isinstance(recommender.model, LightGC2N):
         graph = recommender.model.graph
         held = np.split(graph.held_items.cpu().numpy(), graph.held_offsets.cpu().numpy()[1:-1])

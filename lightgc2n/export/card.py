@@ -16,6 +16,11 @@ OF_BYTES = (
     "Tables of items are rounded to bytes, a scale for each row. The metrics above were measured before that; "
     "lists may differ in places whose scores are close.",
 )
+OF_PEOPLE = (
+    "How many people are behind a history is a guess, given with its chance; who they are is not known. What finds "
+    "them holds for each item a vector, how often it was had, since when, and when on average: of an item that one "
+    "account alone has had these days are that account's.",
+)
 OF_ACCOUNTS = (
     "`server/` holds what accounts did. Keep it where the log itself may be kept, and leave it out of what goes to "
     "phones. `lightgc2n forget ACCOUNT --bundle BUNDLE` takes an account out.",
@@ -29,6 +34,7 @@ def model_card(config: Mapping[str, Any], sizes: Mapping[str, int], with_account
         sizes: of the files that are already there, in bytes.
     """
     limits = [*LIMITS, *(OF_LATENT_USERS if config["latent_users"] else ()), *(OF_BYTES if config["int8"] else ())]
+    limits += OF_PEOPLE if config["people"] else ()
     limits += OF_ACCOUNTS if with_accounts else ()
     parts = {
         "Data": [*_listed(config["data"], ("name", "domain", "accounts", "events", "checksum")), _items(config)],

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,16 @@ from lightgc2n.export.accounts import write_server
 from lightgc2n.export.card import model_card
 from lightgc2n.export.graph import INT64, OPSET, Array, Graph
 from lightgc2n.export.lightgc2n import write_lightgc2n
+from lightgc2n.export.options import ExportOptions as ExportOptions
+from lightgc2n.export.people import write_people
 from lightgc2n.export.plus import write_plus
 from lightgc2n.export.sasrec import write_sasrec
 from lightgc2n.export.tables import Tables
 from lightgc2n.export.writing import HISTORY, Answer, finish
 from lightgc2n.models.lightgc2n import LightGC2N
 from lightgc2n.models.plus import LightGC2NPlus
+from lightgc2n.people.finding import PeopleFinder
+from lightgc2n.progress import say
 from lightgc2n.recommending.bundle_files import (
     CARD,
     CONFIG,
@@ -52,15 +56,6 @@ WRITERS: dict[type, Callable[..., Answer]] = {
 CUTOFFS = (5, 20)
 
 
-@dataclass(frozen=True)
-class ExportOptions:
-    """What goes into a bundle."""
-
-    int8: bool = False
-    histories: bool = True
-    titles: Path | None = None
-
-
 def export_run(
     run: Path, out: Path, options: ExportOptions, data: Path | None = None, force: bool = False
 ) -> dict[str, Any]:
@@ -76,18 +71,21 @@ def write_bundle(
     _refuse_unfit(recommender)
     titles = _titles(options.titles, recommender) if options.titles else None
     graph, answer = write_graph(recommender, options.int8)
-    config = _config(recommender, plan, options, answer)
+    finder = _finder(recommender) if options.people else None
+    config = _config(recommender, plan, options, answer) | {"people": finder is not None}
     with new_folder(out, force, marker=CONFIG) as new:
         _write_ids(new / ITEMS, recommender.dataset.items)
         if titles is not None:
             _write_ids(new / TITLES, (f"{item}\t{title}" for item, title in titles.items()))
         write_weights(new, graph, {POPULARITY: _smallest(recommender._popularity.cpu().numpy())})
-        sizes = {path.name: path.stat().st_size for path in sorted(new.iterdir())}
+        if finder is not None:
+            write_people(new, finder, options.int8)
+        sizes = {path.name: path.stat().st_size for path in sorted(new.rglob("*")) if path.is_file()}
         with_accounts = options.histories or config["account_width"] > 0
         (new / CARD).write_text(model_card(config, sizes, with_accounts), encoding="utf-8")
         write_facts(new, CONFIG, config)
         if with_accounts:
-            write_server(new, recommender, options.histories)
+            write_server(new, recommender, options, finder)
     return config
 
 
@@ -126,6 +124,14 @@ def _refuse_unfit(recommender: Recommender) -> None:
             raise DataError(f"{recommender.name}: {name} is not finite. Train with a lower learning rate.")
 
 
+def _finder(recommender: Recommender) -> PeopleFinder | None:
+    """What finds people, learned now if the run has not kept it; none where there are no whole logs."""
+    if recommender.dataset.kind != "logs":
+        say(f"{recommender.dataset.name} holds {recommender.dataset.kind}, so the bundle will not find people.")
+        return None
+    return recommender._finder
+
+
 def _config(recommender: Recommender, plan: RunPlan, options: ExportOptions, answer: Answer) -> dict[str, Any]:
     dataset, model = recommender.dataset, recommender.model
     split = split_dataset(dataset, plan.split)
@@ -139,6 +145,7 @@ def _config(recommender: Recommender, plan: RunPlan, options: ExportOptions, ans
         "int8": options.int8,
         "items": len(dataset.items),
         "latent_users": latent,
+        "item_table": answer.table,
         "account_width": model.config.embedding_width if isinstance(model, LightGC2N) else 0,
         "data": {
             "name": dataset.name,

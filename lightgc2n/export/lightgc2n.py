@@ -43,7 +43,7 @@ def write_lightgc2n(graph: Graph, tables: Tables, model: LightGC2N, history: Val
     scores = head.products(
         joined([sequence, account], 1), tables.column("bias", array(model.head.bias)).whole()
     )  # Eq. 20
-    return Answer(scores, users)
+    return Answer(scores, users, "head")
 
 
 def _of_capsules(graph: Graph, tables: Tables, model: LightGC2N, history: Value) -> tuple[Value, LatentUsers]:

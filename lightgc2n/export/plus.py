@@ -55,7 +55,7 @@ def write_plus(graph: Graph, tables: Tables, model: LightGC2NPlus, history: Valu
     if bonuses:
         columns, added = (joined(parts, 1) for parts in zip(*bonuses, strict=True))
         scores = graph.add("ScatterElements", scores, columns, added, axis=1, reduction="add")
-    return Answer(scores, users)
+    return Answer(scores, users, "items")
 
 
 def bias_and_trends(model: LightGC2NPlus) -> Any:

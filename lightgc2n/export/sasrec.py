@@ -33,7 +33,8 @@ def write_sasrec(graph: Graph, tables: Tables, model: SASRec, history: Value) ->
         states = _block(graph, f"blocks.{number}", block, states, hidden, asked=-1 if last else 0)  # type: ignore[arg-type]
     newest = _norm(graph, "last_norm", model.last_norm)(states).narrower(1)
     nothing = graph.constant(np.zeros(1, dtype=np.float32))
-    return Answer(scored.products(newest, nothing), None)  # score(i) = F_L · O_i
+    table = "items" if model.second_items is None else "second_items"
+    return Answer(scored.products(newest, nothing), None, table)  # score(i) = F_L · O_i
 
 
 def _hidden(events: Events) -> Value:

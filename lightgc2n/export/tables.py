@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightgc2n.export.graph import FLOAT, UINT8, Array, Graph, Value, joined
+from lightgc2n.recommending.bundle_parts import MIDDLE
 
-MIDDLE = 128  # the byte that stands for 0; unsigned, since products of signed bytes may overflow on older processors
+# Bytes are unsigned, since products of signed ones may overflow on older processors: MIDDLE stands for 0.
 STEPS = 127.0
 SMALLEST_SCALE = 1e-12
 

@@ -40,6 +40,7 @@ class Answer:
 
     scores: Value
     users: LatentUsers | None
+    table: str  # the name of the item vectors that the scores are products with
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ A classifier that tells pairs of one account from pairs of two gives odds = p_ac
 Shapes: P pairs, F features, H hidden units.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,8 +40,12 @@ class Contrast:
 
     def log_odds(self, features: Floats) -> Floats:
         """Of each pair [P, F] that it is of one account, if as many were as were not."""
-        scaled = scale(features, self.centre, self.spread)
+        scaled = scale(features, self.centre, self.spread).astype(self.weights[0].dtype)
         return outputs(scaled, self.weights)[0] - self.prior
+
+    def in_double(self) -> "Contrast":
+        """The same, computed with 64 bits: slower, and equal to many digits on every machine and in every language."""
+        return replace(self, weights=tuple(part.astype(np.float64) for part in self.weights))
 
 
 def scale(features: Floats, centre: Floats, spread: Floats) -> Floats:

@@ -5,6 +5,7 @@ or one it has never seen. Asking is arithmetic of a fixed number of steps on the
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from lightgc2n.data.dataset import Ints, Longs
 from lightgc2n.errors import DataError
 from lightgc2n.people.assigning import assign, assign_others
 from lightgc2n.people.clustering import MOST_PEOPLE
+from lightgc2n.people.contrast import Contrast
 from lightgc2n.people.counting import CountHead, chances, count_features, decide
 from lightgc2n.people.describing import Sessions
 from lightgc2n.people.evidence import Learned, evidence, learn, pair_evidence
@@ -54,6 +56,10 @@ class PeopleFinder:
         """How many items there are."""
         return self.learned.tables.events.shape[1]
 
+    @cached_property
+    def _contrast(self) -> Contrast:
+        return self.learned.contrast.in_double()
+
     def find(
         self, items: Ints | Longs, times: Longs | None, row: int | None = None, count: int | None = None
     ) -> People:
@@ -69,7 +75,7 @@ class PeopleFinder:
         fold = self.learned.fold[[row]] if row is not None else np.zeros(1, dtype=np.int64)
         sessions = self.learned.described(logs, fold)
         recent = np.arange(len(sessions.owner))[-MOST_SESSIONS:]
-        found, size = evidence(sessions, self.learned.contrast, recent), sessions.size[recent]
+        found, size = evidence(sessions, self._contrast, recent), sessions.size[recent]
         if count is None:
             likely = chances(self.head, count_features(found, size)[None])[0]
             count = int(decide(likely[None], self.head.caution)[0])
@@ -84,7 +90,7 @@ class PeopleFinder:
         if not len(older):
             return share
         pairs = np.repeat(older, len(recent)), np.tile(recent, len(older))
-        found = pair_evidence(sessions, self.learned.contrast, *pairs).reshape(len(older), len(recent))
+        found = pair_evidence(sessions, self._contrast, *pairs).reshape(len(older), len(recent))
         return np.vstack([assign_others(found, np.sqrt(sessions.size[recent]), share), share])
 
     def _history(self, items: Ints | Longs, times: Longs | None) -> Logs:

@@ -33,17 +33,10 @@ def save_finder(finder: PeopleFinder, folder: Path, force: bool = False, of: dic
     Args:
         of: what it was learned from, ready for JSON; `load_finder` can be told to insist on it.
     """
-    facts = {
-        "made_by": f"lightgc2n {__version__}",
-        "schema": SCHEMA,
-        "of": of,
-        "gap": finder.gap,
-        "prior": finder.learned.contrast.prior,
-        "caution": finder.head.caution,
-    }
+    facts = {"made_by": f"lightgc2n {__version__}", "schema": SCHEMA, "of": of, **numbers_of(finder)}
     with new_folder(folder, force, marker=FACTS) as new:
         (new / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-        save_file({name: np.ascontiguousarray(array) for name, array in _arrays(finder).items()}, new / ARRAYS)
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays_of(finder).items()}, new / ARRAYS)
 
 
 def load_finder(folder: Path, of: dict[str, Any] | None = None) -> PeopleFinder:
@@ -57,14 +50,20 @@ def load_finder(folder: Path, of: dict[str, Any] | None = None) -> PeopleFinder:
                 f"{folder}: people are found there by what other data or another split taught. "
                 f"Remove that folder, and it is learned anew."
             )
-        return _finder(facts, load_file(folder / ARRAYS))
+        return finder_of(facts, load_file(folder / ARRAYS))
     except FileNotFoundError as problem:
         raise DataError(f"{folder}: no finder of people ({FACTS}, {ARRAYS}): {problem}.") from None
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
         raise DataError(f"{folder}: not a whole finder of people: {problem!r}. Learn it again.") from None
 
 
-def _arrays(finder: PeopleFinder) -> dict[str, Any]:
+def numbers_of(finder: PeopleFinder) -> dict[str, Any]:
+    """What was learned and is no array, by name."""
+    return {"gap": finder.gap, "prior": finder.learned.contrast.prior, "caution": finder.head.caution}
+
+
+def arrays_of(finder: PeopleFinder) -> dict[str, Any]:
+    """All that was learned, by name."""
     learned, contrast, head = finder.learned, finder.learned.contrast, finder.head
     tables = {f"tables.{field.name}": getattr(learned.tables, field.name) for field in fields(ItemTables)}
     named = {f"contrast.{name}": part for name, part in zip(WEIGHTS, contrast.weights, strict=True)}
@@ -81,7 +80,8 @@ def _arrays(finder: PeopleFinder) -> dict[str, Any]:
     return {name: array for name, array in (tables | named | rest).items() if array is not None}
 
 
-def _finder(facts: dict[str, Any], arrays: dict[str, Any]) -> PeopleFinder:
+def finder_of(facts: dict[str, Any], arrays: dict[str, Any]) -> PeopleFinder:
+    """The finder that has learned these arrays."""
     tables = ItemTables(
         arrays["tables.vectors"], arrays["tables.events"], arrays.get("tables.first"), arrays.get("tables.middle")
     )

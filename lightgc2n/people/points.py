@@ -67,7 +67,7 @@ def unit_means(values: Floats, unit: Longs) -> Floats:
     """For each unit the mean of its events' values [E, W]."""
     starts = np.flatnonzero(np.diff(unit, prepend=-1))
     sizes = np.diff(np.append(starts, len(unit)))
-    return np.add.reduceat(values, starts) / sizes[:, None]
+    return np.add.reduceat(values, starts, dtype=np.float64) / sizes[:, None]
 
 
 def hours(logs: Logs, unit: Longs) -> Matrix:

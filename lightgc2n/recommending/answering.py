@@ -46,6 +46,7 @@ class Answering(ABC):
 
     def __init__(self, name: str, dataset: Dataset, learned_accounts: Flags) -> None:
         self.name, self.dataset = name, dataset
+        self.titles: dict[str, str] = {}  # what items are called, as far as the run or the bundle knows
         self._learned_accounts = learned_accounts
         self._log_start, self._log_stop = whole_logs(dataset)
 
@@ -56,28 +57,6 @@ class Answering(ABC):
     @abstractmethod
     def _latent_users(self, queries: Queries) -> tuple[Floats, Floats]:
         """The shares of the first query's events [A, T], and the weights of the latent users [A]."""
-
-    def recommend(
-        self,
-        account: str | None = None,
-        history: Sequence[str] | None = None,
-        *,
-        k: int = 20,
-        exclude_seen: bool = False,
-        allow: Iterable[str] | None = None,
-        deny: Iterable[str] | None = None,
-        domain: str | None = None,
-    ) -> Recommendations:
-        """The k best next items for an account, for an account with another history, or for a history alone.
-
-        Args:
-            history: item ids, oldest first; an id that the catalogue does not have is left out, and the notes say so.
-            allow: the only items that may be listed.
-            deny: items that may not be listed.
-            domain: list items of this domain alone.
-        """
-        wish = self._wish(k, exclude_seen, allow, deny, domain)
-        return next(self._lists(*self._asked(account, history), wish, fold_in=history is not None))
 
     def recommend_many(
         self,

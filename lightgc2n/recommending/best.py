@@ -40,24 +40,3 @@ def best_of_two_kinds(scores: Float[Tensor, "B M"], first: Bool[Tensor, "M"], k:
     order = (~joined.isfinite()).int().sort(dim=1, stable=True).indices[:, : values.shape[1]]
     values[short], items[short] = joined.gather(1, order), places.gather(1, order)
     return values, items
-
-
-def best_for_all(scores: Float[Tensor, "P M"], first: Bool[Tensor, "M"], k: int) -> Best:
-    """One list for P people, [1, K]: an item stands as high as in the list of the person whom it suits least.
-
-    Places are compared, not scores: scores of two people need not be on one scale. Of equal places the smaller sum of
-    all goes first. The score of an item is one over its place with that person; every item of the first kind stands
-    before all others, and what may not be listed for one person is not listed.
-    """
-    listed = scores.isfinite().all(dim=0)
-    people, items = scores.shape
-    order = scores.sort(dim=1, descending=True, stable=True).indices
-    kinds = (~first)[order].int().sort(dim=1, stable=True).indices  # the first kind first, both in their order
-    order = order.gather(1, kinds)
-    place = torch.empty_like(order).scatter_(
-        1, order, torch.arange(1, items + 1, device=order.device).repeat(people, 1)
-    )
-    worst = place.amax(dim=0)
-    chosen = (worst * (people * items + 1) + place.sum(dim=0)).sort(stable=True).indices
-    chosen = chosen[listed[chosen]][:k]
-    return (1 / worst[chosen])[None], chosen[None]

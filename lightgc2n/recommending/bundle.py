@@ -1,7 +1,7 @@
 """A bundle that answers, with onnxruntime and numpy alone: the same questions and answers as a run."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,16 @@ import numpy.typing as npt
 from lightgc2n.data.dataset import Longs
 from lightgc2n.data.splits import Queries
 from lightgc2n.errors import DataError, ScoreError, SettingError
-from lightgc2n.recommending.answering import Answering, Flags, Floats, Wish
+from lightgc2n.people.finding import PeopleFinder
+from lightgc2n.recommending.answering import Flags, Floats, Wish
 from lightgc2n.recommending.answers import Recommendations
 from lightgc2n.recommending.bundle_files import GRAPH, open_bundle
 from lightgc2n.recommending.bundle_parts import Device, Server, read_device, read_server
+from lightgc2n.recommending.bundle_people import read_finder
+from lightgc2n.recommending.persons import AnsweringForPeople
+from lightgc2n.recommending.similar import ItemVectors
+from lightgc2n.recommending.times import Times
+from lightgc2n.recommending.together import best_for_all
 
 NOTHING = -1  # in place of an item
 MOST_SCORES, MOST_CELLS = 2**22, 2**20  # of one batch
@@ -31,6 +37,7 @@ class Question:
     stored: bool  # the events are those of the account, and what it holds besides them counts too
     notes: tuple[str, ...]
     wish: Wish
+    people: tuple[npt.NDArray[np.int32], ...] = ()  # the events of each person, where the list is for all of them
 
 
 def load_bundle(folder: Path, threads: int = 1) -> "BundleRecommender":
@@ -43,10 +50,11 @@ def load_bundle(folder: Path, threads: int = 1) -> "BundleRecommender":
     try:
         device = read_device(files)
         server = read_server(files, device)
+        finder, vectors = read_finder(files, len(server.dataset.accounts)), ItemVectors(files)
         session = _session(folder / GRAPH, threads)
     except (ValueError, KeyError, TypeError, IndexError) as problem:
         raise DataError(f"{folder}: its files do not fit each other: {problem}. Export it again.") from None
-    return BundleRecommender(device, server, session)
+    return BundleRecommender(device, server, session, finder, vectors)
 
 
 def _session(path: Path, threads: int) -> Any:
@@ -62,14 +70,17 @@ def _session(path: Path, threads: int) -> Any:
         raise DataError(f"{path}: onnxruntime cannot read it: {str(problem)[:200]}.") from None
 
 
-class BundleRecommender(Answering):
+class BundleRecommender(AnsweringForPeople):
     """Lists of next items from a bundle."""
 
-    def __init__(self, device: Device, server: Server, session: Any) -> None:
+    def __init__(
+        self, device: Device, server: Server, session: Any, finder: PeopleFinder | None, vectors: ItemVectors
+    ) -> None:
         dataset = server.dataset
         super().__init__(device.model, dataset, np.ones(len(dataset.accounts), dtype=bool))
         self.device, self.server, self.config = device, server, device.config
-        self._session = session
+        self.titles = device.titles
+        self._session, self._kept_finder, self._vectors = session, finder, vectors
         self._asks = {one.name for one in session.get_inputs()}
         self._learned = device.popularity > 0
         self._all_listed = _handicap(self._learned)[None]
@@ -85,14 +96,35 @@ class BundleRecommender(Answering):
         allow: Iterable[str] | None = None,
         deny: Iterable[str] | None = None,
         domain: str | None = None,
+        times: Times | None = None,
+        person: str | None = None,
+        together: bool = False,
     ) -> Question:
-        """What `recommend` would ask, refused here if it cannot be answered."""
+        """What `recommend` would ask, refused here if it cannot be answered; people are found here too."""
         wish = self._wish(k, exclude_seen, allow, deny, domain)
-        (name,), queries, (notes,) = self._asked(account, history)
-        return self._question(queries, 0, wish, history is not None, name, notes)
+        asked = self._whom(account, history, times, person, together)
+        first = self._question(asked.queries, 0, wish, asked.fold_in, asked.name, asked.notes)
+        if not asked.together:
+            return first
+        rows = range(len(asked.queries))
+        return replace(first, people=tuple(self._question(asked.queries, row, wish, True).events for row in rows))
 
     def answer(self, questions: Sequence[Question]) -> list[Recommendations]:
         """A list for each question, made in one go; many of them cost little more than one."""
+        found = iter(self._answer_for_one([asked for asked in questions if not asked.people]))
+        return [self._answer_for_all(asked) if asked.people else next(found) for asked in questions]
+
+    def similar(self, item: str, k: int = 20) -> Recommendations:
+        """The k items whose vectors point most nearly the same way as that of an item; the score is the cosine."""
+        if k < 1:
+            raise SettingError(f"k must be at least 1, found {k}.")
+        (place,) = self._indices([("similar", item)])
+        items, cosines = self._vectors.nearest(place, self._learned, k)
+        return self._told(None, items.tolist(), cosines.tolist(), 1, ())
+
+    def _answer_for_one(self, questions: Sequence[Question]) -> list[Recommendations]:
+        if not questions:
+            return []
         values, items = self._best_of(questions)
         counts = np.isfinite(values).sum(axis=1)
         found = []
@@ -106,6 +138,41 @@ class BundleRecommender(Answering):
         """The scores of all items, whatever may be listed, [questions, items]."""
         (found,) = self._session.run(["scores"], self._feed(questions, 1, self._all_listed))
         return np.asarray(found)
+
+    @property
+    def _finder(self) -> PeopleFinder:
+        if self._kept_finder is None:
+            raise SettingError(
+                "this bundle cannot find people: it was exported with --no-people, from data without whole logs, or by "
+                "an older version. Make it again with: lightgc2n export RUN --out BUNDLE."
+            )
+        return self._kept_finder
+
+    @property
+    def can_find_people(self) -> bool:
+        """Whether `people`, `person` and `together` can be asked for."""
+        return self._kept_finder is not None
+
+    @property
+    def _counts(self) -> Longs:
+        return self.device.popularity.astype(np.int64)
+
+    def _answer_for_all(self, asked: Question) -> Recommendations:
+        single = replace(asked, account=NOTHING, stored=False, people=())
+        scores = self._scores_of([replace(single, events=events) for events in asked.people])
+        values, items = best_for_all(scores, self._learned, asked.wish.k)
+        return self._told(asked.account_id, items.tolist(), values.tolist(), 1, asked.notes)
+
+    def _scores_of_people(self, queries: Queries, wish: Wish) -> Floats:
+        return self._scores_of([self._question(queries, row, wish, fold_in=True) for row in range(len(queries))])
+
+    def _scores_of(self, questions: Sequence[Question]) -> Floats:
+        """The scores that lists are made by: popularity without a history, minus infinity for what is not listed."""
+        found = self.scores(questions)
+        self._refuse_not_finite(found)
+        empty = np.array([not len(question.events) for question in questions])
+        found = np.where(empty[:, None], self.device.popularity.astype(np.float32), found)
+        return found + self._handicaps(questions, np.ones_like(self._learned))
 
     def _stored(self, accounts: list[str]) -> tuple[list[str | None], Queries, list[tuple[str, ...]]]:
         if self.server.without_histories:
@@ -148,9 +215,12 @@ class BundleRecommender(Answering):
     def _ranked_by_graph(self, questions: Sequence[Question], k: int, among: Flags) -> tuple[Floats, Longs]:
         feed = self._feed(questions, k, self._handicaps(questions, among))
         values, items = self._session.run(["best_scores", "best_items"], feed)
-        if np.isnan(values).any() or np.isposinf(values).any():
-            raise ScoreError(f"{self.name}: a score is not finite. Train with a lower learning rate.")
+        self._refuse_not_finite(np.where(np.isneginf(values), 0, values))
         return values, items
+
+    def _refuse_not_finite(self, scores: Floats) -> None:
+        if not np.isfinite(scores).all():
+            raise ScoreError(f"{self.name}: a score is not finite. Train with a lower learning rate.")
 
     def _handicaps(self, questions: Sequence[Question], among: Flags) -> Floats:
         wishes = [question.wish for question in questions]

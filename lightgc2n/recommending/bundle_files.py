@@ -6,12 +6,16 @@ model.onnx           history in, best items out; its weights are in the next fil
 weights.safetensors  everything learned, once
 items.txt            one item id a line; the line number is the index
 titles.tsv           what items are called, where somebody said it
+people/              what finds the people behind a history, unless it was left out
+  finder.json          numbers that are no arrays
+  finder.safetensors   tables of items, contrast and count
 SHA256SUMS           the checksum of every file above, as sha256sum writes it
 server/              accounts: nothing of it belongs on a phone; without it the bundle is whole
   server.json          which device part it belongs to
   accounts.txt         one account id a line
-  histories.safetensors  what each account did
+  histories.safetensors  what each account did, and when
   vectors.safetensors  where each account starts, for models that have a vector for it
+  people.safetensors   which tables of items describe each account, and those that people/ does not have
   SHA256SUMS           likewise
 """
 
@@ -25,16 +29,19 @@ from typing import Any
 from lightgc2n.data.files import sha256
 from lightgc2n.errors import DataError
 
-FORMAT, SCHEMA = "lightgc2n bundle", 1
+FORMAT, SCHEMA = "lightgc2n bundle", 2
 OLDEST_SCHEMA = max(1, SCHEMA - 1)  # this version reads the previous schema too
 CONFIG, CARD, GRAPH, WEIGHTS, ITEMS, TITLES = (
     "config.json", "README.md", "model.onnx", "weights.safetensors", "items.txt", "titles.tsv",
 )  # fmt: skip
 SERVER, SERVER_FACTS, ACCOUNTS = "server", "server.json", "accounts.txt"
-HISTORIES, VECTORS = "histories.safetensors", "vectors.safetensors"
+HISTORIES, VECTORS, ACCOUNT_TABLES = "histories.safetensors", "vectors.safetensors", "people.safetensors"
+PEOPLE = "people"
+FINDER_FACTS, FINDER = f"{PEOPLE}/finder.json", f"{PEOPLE}/finder.safetensors"
 SUMS = "SHA256SUMS"
 DEVICE_FILES, SERVER_FILES = frozenset({CONFIG, CARD, GRAPH, WEIGHTS, ITEMS}), frozenset({SERVER_FACTS, ACCOUNTS})
-NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")  # of a file in the folder, never of one elsewhere
+# Of a file in the folder or among those that find people, never of one elsewhere.
+NAME = re.compile(rf"({PEOPLE}/)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 LONGEST_JSON = 2**20
 AGAIN = "Make it again with: lightgc2n export RUN --out BUNDLE."
 
@@ -73,16 +80,19 @@ def identity(folder: Path) -> str:
 
 
 def part_sizes(folder: Path) -> dict[str, int]:
-    """How many bytes each part has: vocabularies, the rest of the device part, and the server part."""
+    """How many bytes each part has: vocabularies, what finds people, the rest of the device part, the server part."""
     ids = sum((folder / name).stat().st_size for name in (ITEMS, TITLES) if (folder / name).is_file())
     device = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
-    server = sum(path.stat().st_size for path in (folder / SERVER).glob("*"))
-    return {"device part without vocabularies": device - ids, "vocabularies": ids, "server part": server}
+    people, server = (sum(path.stat().st_size for path in (folder / part).glob("*")) for part in (PEOPLE, SERVER))
+    model = {"device part without vocabularies and people": device - ids, "vocabularies": ids}
+    return model | {"people": people, "server part": server}
 
 
 def write_facts(folder: Path, name: str, facts: dict[str, Any]) -> None:
     """Writes what is to be said of a part whose other files are there, the list of them, and all checksums."""
-    files = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name not in (name, SUMS))
+    paths = [*folder.iterdir(), *(folder / PEOPLE).glob("*")]
+    files = sorted(path.relative_to(folder).as_posix() for path in paths if path.is_file())
+    files = [file for file in files if file not in (name, SUMS)]
     text = json.dumps({**facts, "files": files}, indent=1, ensure_ascii=False) + "\n"
     (folder / name).write_bytes(text.encode("utf-8"))
     (folder / SUMS).write_bytes(_sums(folder, [*files, name]).encode("ascii"))

@@ -22,6 +22,7 @@ from lightgc2n.recommending.bundle_files import (
 )
 
 POPULARITY = "popularity"
+MIDDLE = 128  # the byte that stands for 0, in tables that are bytes
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ class Server:
 def read_device(files: BundleFiles) -> Device:
     """The device part; ValueError and its like where the files do not fit each other."""
     items = read_ids(files.folder / ITEMS)
-    popularity = _arrays(files, WEIGHTS, POPULARITY)[POPULARITY]
-    _need(len(items) == files.config["items"] == len(popularity) > 0, "the number of items")
+    popularity = read_arrays(files, WEIGHTS, POPULARITY)[POPULARITY]
+    need(len(items) == files.config["items"] == len(popularity) > 0, "the number of items")
     titles: dict[str, str] = {}
     if TITLES in files.device:
         lines = (line.partition("\t") for line in read_ids(files.folder / TITLES))
@@ -79,16 +80,17 @@ def read_server(files: BundleFiles, device: Device) -> Server:
     width, size = int(files.config["account_width"]), len(device.items)
     accounts = read_ids(files.folder / SERVER / ACCOUNTS) if files.server else []
     number = len(accounts)
-    nothing = {"offsets": np.zeros(number + 1, dtype=np.int64), "events": np.empty(0, dtype=np.int32)}
+    nothing: dict[str, Any] = {"offsets": np.zeros(number + 1, dtype=np.int64), "events": np.empty(0, dtype=np.int32)}
     histories, vectors = nothing, np.zeros((number, width), dtype=np.float32)
     if HISTORIES in files.server:
-        histories = _arrays(files, f"{SERVER}/{HISTORIES}")
+        histories = read_arrays(files, f"{SERVER}/{HISTORIES}")
     if VECTORS in files.server:
-        vectors = _arrays(files, f"{SERVER}/{VECTORS}", "account")["account"]
+        vectors = read_arrays(files, f"{SERVER}/{VECTORS}", "account")["account"]
     held: dict[str, Any] = {"held_offsets": nothing["offsets"], "held_items": nothing["events"]} | histories
     for offsets, events in ((histories["offsets"], histories["events"]), (held["held_offsets"], held["held_items"])):
         _need_lines(offsets, events, number, size)
-    _need(vectors.shape == (number, width), "the vectors of accounts")
+    need(vectors.shape == (number, width), "the vectors of accounts")
+    need("times" not in histories or histories["times"].shape == histories["events"].shape, "the times of histories")
     dataset = _dataset(files, device, accounts, histories)
     bare = number > 0 and HISTORIES not in files.server
     return Server(dataset, bare, vectors, held["held_offsets"], held["held_items"])
@@ -105,22 +107,24 @@ def _dataset(files: BundleFiles, device: Device, accounts: list[str], histories:
         offsets=histories["offsets"],
         sequence_accounts=np.arange(len(accounts), dtype=np.int32),
         events=histories["events"],
+        times=histories.get("times"),
     )
 
 
 def _need_lines(offsets: Any, events: Any, accounts: int, items: int) -> None:
     """Every number points at something."""
     sound = offsets.shape == (accounts + 1,) and offsets[0] == 0 and offsets[-1] == len(events)
-    _need(bool(sound and (np.diff(offsets) >= 0).all()), "the histories")
-    _need(not len(events) or bool(events.min() >= 0 and events.max() < items), "the items of histories")
+    need(bool(sound and (np.diff(offsets) >= 0).all()), "the histories")
+    need(not len(events) or bool(events.min() >= 0 and events.max() < items), "the items of histories")
 
 
-def _need(holds: bool, what: str) -> None:
+def need(holds: bool, what: str) -> None:
+    """Stops at numbers that do not fit each other."""
     if not holds:
         raise ValueError(f"{what} cannot be right")
 
 
-def _arrays(files: BundleFiles, name: str, *wanted: str) -> dict[str, Any]:
+def read_arrays(files: BundleFiles, name: str, *wanted: str) -> dict[str, Any]:
     """Arrays of a safetensors file: those wanted, or all."""
     try:
         with safe_open(files.folder / name, framework="numpy") as file:

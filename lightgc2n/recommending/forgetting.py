@@ -1,4 +1,4 @@
-"""An account taken out of a bundle: its id, what it did, and its vector."""
+"""An account taken out of a bundle: its id, what it did and when, its vector, and which tables described it."""
 
 import shutil
 from pathlib import Path
@@ -11,9 +11,11 @@ from lightgc2n.data.dataset import read_ids
 from lightgc2n.data.files import new_folder
 from lightgc2n.errors import DataError
 from lightgc2n.recommending.bundle_files import (
+    ACCOUNT_TABLES,
     ACCOUNTS,
     CONFIG,
     HISTORIES,
+    PEOPLE,
     SERVER,
     SERVER_FACTS,
     SUMS,
@@ -36,6 +38,8 @@ def forget_in_bundle(folder: Path, account: str) -> None:
     if account not in accounts:
         raise DataError(f"{folder}: holds no account {account!r} ({len(accounts):,} others).")
     with new_folder(folder, force=True, marker=CONFIG) as new:
+        if (folder / PEOPLE).is_dir():
+            (new / PEOPLE).mkdir()
         for name in (*files.device, SUMS):
             shutil.copyfile(folder / name, new / name)
         _write_server(files, new / SERVER, accounts, accounts.index(account))
@@ -51,16 +55,20 @@ def _write_server(files: BundleFiles, new: Path, accounts: list[str], gone: int)
     if VECTORS in files.server:
         vectors = load_file(old / VECTORS)
         (new / VECTORS).write_bytes(save({name: np.delete(rows, gone, axis=0) for name, rows in vectors.items()}))
+    if ACCOUNT_TABLES in files.server:
+        arrays = load_file(old / ACCOUNT_TABLES)
+        (new / ACCOUNT_TABLES).write_bytes(save(arrays | {"fold": np.delete(arrays["fold"], gone)}))
     write_facts(new, SERVER_FACTS, read_json(old / SERVER_FACTS) | {"accounts": len(left)})
 
 
 def _without_lines(arrays: dict[str, Any], gone: int) -> dict[str, Any]:
     """The same lines without one, wherever there are lines."""
     found = {}
-    for starts, events in (("offsets", "events"), ("held_offsets", "held_items")):
+    for starts, lines in (("offsets", ("events", "times")), ("held_offsets", ("held_items",))):
         if starts in arrays:
             offsets = arrays[starts]
             first, last = offsets[gone : gone + 2]
-            found[events] = np.delete(arrays[events], slice(first, last))
             found[starts] = np.append(offsets[: gone + 1], offsets[gone + 2 :] - (last - first))
+            for name in {*lines} & {*arrays}:
+                found[name] = np.delete(arrays[name], slice(first, last))
     return found

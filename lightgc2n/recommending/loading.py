@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from lightgc2n.errors import SettingError
-from lightgc2n.recommending.answering import Answering
 from lightgc2n.recommending.bundle_files import is_bundle
+from lightgc2n.recommending.persons import AnsweringForPeople
 
 
-def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> Answering:
+def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> AnsweringForPeople:
     """The recommender over the run or the bundle at `path`.
 
     Args:

@@ -55,7 +55,7 @@ class Person:
 class AccountPeople:
     """How many people are behind an account, who did what, and what to show them."""
 
-    account_id: str
+    account_id: str | None  # none where a history alone was given
     count: int
     confidence: float  # the chance that the count is right
     chances: tuple[float, ...]  # of one person, of two ...
@@ -80,7 +80,7 @@ def by_weight(found: People) -> People:
 
 
 def tell_people(
-    account_id: str,
+    account_id: str | None,
     history: History,
     found: People,
     catalogue: Sequence[str],

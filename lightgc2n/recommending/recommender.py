@@ -13,17 +13,18 @@ from torch import Tensor
 
 from lightgc2n.data.batches import Batch, make_batch, query_batches
 from lightgc2n.data.dataset import MANIFEST, Dataset, Domain, Longs, load_dataset, verify_dataset
-from lightgc2n.data.splits import UNSEEN, Queries, Training, split_dataset
+from lightgc2n.data.splits import Queries, Training, split_dataset
 from lightgc2n.errors import DataError
 from lightgc2n.evaluation.ranks import refuse_not_finite, rows_per_tile
 from lightgc2n.models.contract import Model
-from lightgc2n.people.finding import PeopleFinder
-from lightgc2n.recommending.answering import Answering, Floats, Wish, remarks_on
+from lightgc2n.people.finding import People, PeopleFinder
+from lightgc2n.recommending.answering import Floats, Wish
 from lightgc2n.recommending.answers import Recommendation as Recommendation
 from lightgc2n.recommending.answers import Recommendations as Recommendations
-from lightgc2n.recommending.best import best_for_all, best_of_two_kinds
+from lightgc2n.recommending.best import best_of_two_kinds
 from lightgc2n.recommending.finders import FinderPlace, finder_for, finder_place
-from lightgc2n.recommending.people import AccountPeople, History, by_weight, tell_people
+from lightgc2n.recommending.people import History
+from lightgc2n.recommending.persons import AnsweringForPeople, Scores
 from lightgc2n.training.runs import load_run, plan_of, read_run
 
 
@@ -52,7 +53,7 @@ def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") 
     return Recommender(name, model.to(device), dataset, train, device, place)
 
 
-class Recommender(Answering):
+class Recommender(AnsweringForPeople):
     """Lists of next items from one model, which is encoded once."""
 
     def __init__(
@@ -73,61 +74,30 @@ class Recommender(Answering):
             self._encoded = model.encode()
         self._popularity = torch.as_tensor(train.popularity, device=device)
         self._learned_items = (self._popularity > 0) | model.scores_unseen_items
-
-    def people(self, account: str, *, k: int = 10, exclude_seen: bool = False) -> AccountPeople:
-        """How many people are behind an account, who did what, what each likes, and lists for each and for all.
-
-        What finds them is learned from the run's training logs the first time and kept in the run's folder.
-
-        Args:
-            k: length of the lists.
-            exclude_seen: leave items out that the person has had; of the list for all, those that anybody has.
-        """
-        wish = self._wish(k, exclude_seen, None, None, None)
-        names, queries, notes = self._stored([account])
-        history = self._history(account, queries)
-        row = self._account_index[account]
-        found = by_weight(self._finder.find(history.items, history.times, row=row))
-        whole = next(self._lists(names, queries, notes, wish, fold_in=False))
-        lists, together = [whole], None
-        if found.count > 1:
-            own = self._by_person(history, found.share.argmax(axis=1), found.count)
-            lists = list(self._lists([account] * found.count, own, [()] * found.count, wish, fold_in=True))
-            together = self._together(account, own, wish)
-        popularity = self._train.popularity
-        return tell_people(account, history, found, self.dataset.items, popularity, lists, together, whole)
+        self._learned = self._learned_items.cpu().numpy()
 
     @cached_property
     def _finder(self) -> PeopleFinder:
+        """Learned from the run's training logs the first time, and kept in the run's folder."""
         if self.dataset.kind != "logs":
             raise DataError(f"{self.dataset.name} holds {self.dataset.kind}, and people are found in whole logs alone.")
         return finder_for(self._train, self._finder_place)
 
-    def _history(self, account: str, queries: Queries) -> History:
-        """The stored history of the one account asked about."""
-        part = slice(int(queries.start[0]), int(queries.stop[0]))
-        if part.start == part.stop:
-            raise DataError(f"account {account!r} has no history, so there is nobody to be found.")
-        times = self.dataset.times
-        return History(np.asarray(self.dataset.events[part]), None if times is None else np.asarray(times[part]))
+    @property
+    def _counts(self) -> Longs:
+        return self._train.popularity
 
-    def _by_person(self, history: History, owner: Longs, count: int) -> Queries:
-        """A question for each person: that of a stranger with these events alone, asked when the dataset ends."""
-        order = np.argsort(owner, kind="stable")
-        stop = np.cumsum(np.bincount(owner, minlength=count))
-        start = np.append(0, stop[:-1])
-        queries = self._queries(np.full(count, UNSEEN), start, stop, history.items[order])
+    def _by_person(self, history: History, found: People) -> Queries:
+        """As for any recommender, asked when the dataset ends."""
+        queries = super()._by_person(history, found)
         if history.times is None or self.dataset.times is None:
             return queries
+        order = np.argsort(found.share.argmax(axis=1), kind="stable")
         times = np.append(history.times[order], self.dataset.times.max())
-        return replace(queries, times=times, target_event=np.full(count, len(order)))
+        return replace(queries, times=times, target_event=np.full(found.count, len(order)))
 
-    def _together(self, account: str, own: Queries, wish: Wish) -> Recommendations:
-        scores = self._scores(make_batch(own, self.device), wish, fold_in=True)
-        values, items = (part[0].tolist() for part in best_for_all(scores, self._learned_items, wish.k))
-        listed = zip(items, values, strict=True)
-        found = (Recommendation(self.dataset.items[item], value, rank) for rank, (item, value) in enumerate(listed, 1))
-        return Recommendations(account, tuple(found), notes=tuple(remarks_on(1, len(items))))
+    def _scores_of_people(self, queries: Queries, wish: Wish) -> Scores:
+        return self._scores(make_batch(queries, self.device), wish, fold_in=True).cpu().numpy()
 
     def _stored(self, accounts: list[str]) -> tuple[list[str | None], Queries, list[tuple[str, ...]]]:
         names, queries, notes = super()._stored(accounts)

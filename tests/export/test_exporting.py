@@ -21,6 +21,8 @@ from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import run
 from tests.export.town import EXPORTED, bundle_of, data, run_of
 
+MODEL_PART = "device part without vocabularies and people"
+
 
 @pytest.mark.parametrize("model", EXPORTED)
 @pytest.mark.parametrize("int8", [False, True])
@@ -71,7 +73,7 @@ def test_the_card_says_what_it_is_and_how_good() -> None:
     wanted = float(np.where(ranks <= 20, 1 / ranks, 0).mean())
     assert config["metrics"]["values"]["MRR@20"] == pytest.approx(wanted)
     assert f"| MRR@20 | {100 * wanted:.2f} |" in card
-    for text in ("# lightgc2n-plus on data", "- protocol: last", "no probability", "rounded to bytes", "- schema: 1"):
+    for text in ("# lightgc2n-plus on data", "- protocol: last", "no probability", "rounded to bytes", "- schema: 2"):
         assert text in card
 
 
@@ -91,12 +93,13 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["model"], found["int8"], found["bytes"]["server part"]) == ("sasrec", True, 0)
-    sizes = [path.stat().st_size for path in (tmp_path / "bundle").iterdir() if path.name != "items.txt"]
-    assert found["bytes"]["device part without vocabularies"] == sum(sizes)
+    sizes = [path.stat().st_size for path in (tmp_path / "bundle").iterdir() if path.is_file()]
+    assert sum(sizes) == sum(found["bytes"][part] for part in (MODEL_PART, "vocabularies"))
+    assert found["bytes"]["people"] > 0
     again = run("export", run_of("sasrec"), "--out", tmp_path / "bundle")
     assert (again.returncode, "exists already" in again.stderr) == (2, True)
     shown = run("export", run_of("sasrec"), "--out", tmp_path / "bundle", "--force")
-    assert "device part without vocabularies: 0." in shown.stdout
+    assert f"{MODEL_PART}: 0." in shown.stdout
     assert load_bundle(tmp_path / "bundle").recommend("h000001", k=3)
 
 

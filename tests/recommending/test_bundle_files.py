@@ -118,8 +118,11 @@ def test_the_damaged_file_is_named(bundle: Path) -> None:
 def test_another_schema(bundle: Path) -> None:
     config = json.loads((bundle / "config.json").read_text())
     for schema, message in (
-        (SCHEMA + 1, r"bundle of schema 2, made by lightgc2n .*; this version reads 1\. Install a newer lightgc2n"),
-        (0, r"bundle of schema 0, this version reads 1\. Make it again with: lightgc2n export"),
+        (
+            SCHEMA + 1,
+            r"bundle of schema 3, made by lightgc2n .*; this version reads 1 and 2\. Install a newer",
+        ),
+        (0, r"bundle of schema 0, this version reads 1 and 2\. Make it again with: lightgc2n export"),
         ("x", "bundle of schema 'x'"),
         (True, "bundle of schema True"),
     ):

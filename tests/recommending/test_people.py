@@ -119,7 +119,7 @@ def test_history_without_times() -> None:
     found = with_people(floor_on(tastes_world()), 2).people("a3")
     assert {event.time for event in found.events} == {None}
     assert [person.active for person in found.people] == [None, None]
-    assert all(len(person.next) == 10 for person in found.people)
+    assert all(len(person.next) == 20 for person in found.people)
 
 
 def test_too_few_accounts_say_one_person() -> None:
@@ -148,7 +148,7 @@ def test_a_kept_finder_is_used_again(town: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert LEARNED not in done.stderr
     assert sorted(path.name for path in (town / "run" / "people").iterdir()) == ["finder.json", "finder.safetensors"]
-    again = load(town / "run").people("h000003")
+    again = load(town / "run").people("h000003", k=10)
     shown = json.loads(done.stdout)
     assert (shown["count"], shown["confidence"]) == (again.count, again.confidence)
     assert [tuple(event["shares"]) for event in shown["events"]] == [event.shares for event in again.events]

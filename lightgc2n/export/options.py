@@ -1,0 +1,14 @@
+"""What goes into a bundle."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Choices of whoever exports."""
+
+    int8: bool = False
+    histories: bool = True
+    people: bool = True
+    titles: Path | None = None

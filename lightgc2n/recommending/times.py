@@ -1,0 +1,39 @@
+"""Times of a history as somebody gives them, turned into microseconds since 1970."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from lightgc2n.data.dataset import Longs
+from lightgc2n.errors import SettingError
+
+Times = Sequence[str] | Sequence[int]
+EPOCH = datetime(1970, 1, 1)
+# The years 1900 to 2262, as for logs: narrow enough to catch a value in another unit.
+EARLIEST, LATEST = -2_208_988_800_000_000, 9_214_646_400_000_000
+
+
+def read_times(times: Times) -> Longs:
+    """Microseconds of ISO dates (by the clock of the log; UTC where a zone is named) or of microseconds."""
+    return np.array([_microseconds(time) for time in times], dtype=np.int64)
+
+
+def _microseconds(time: str | int) -> int:
+    try:
+        found = time if type(time) is int else _of_text(str(time))
+    except (ValueError, OverflowError):
+        found = LATEST + 1
+    if not EARLIEST <= found <= LATEST:
+        raise SettingError(
+            f"times: expected ISO dates like 2024-05-01 20:15, or microseconds since 1970, "
+            f"within the years 1900 to 2262; found {str(time)[:40]!r}."
+        )
+    return found
+
+
+def _of_text(text: str) -> int:
+    read = datetime.fromisoformat(text)
+    if read.tzinfo is not None:
+        read = read.astimezone(UTC).replace(tzinfo=None)
+    return (read - EPOCH) // timedelta(microseconds=1)
