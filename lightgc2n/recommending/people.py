@@ -63,6 +63,7 @@ class AccountPeople:
     people: tuple[Person, ...]
     together: "Recommendations | None"  # good for all of them; none for one person
     whole: "Recommendations"  # the list of the account as if it were one person
+    sessions: tuple[int, ...]  # of each event the number of its session
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,10 @@ def tell_people(
             )
         )
     chances = tuple(found.chances.tolist())
-    return AccountPeople(account_id, found.count, found.confidence, chances, events, tuple(people), together, whole)
+    sessions = tuple(found.session.tolist())
+    return AccountPeople(
+        account_id, found.count, found.confidence, chances, events, tuple(people), together, whole, sessions
+    )
 
 
 def _written(history: History) -> Sequence[str | None]:
