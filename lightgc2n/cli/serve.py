@@ -68,8 +68,11 @@ def serve(
     )
     refuse_open_door(settings)
     listening = listen(settings)
-    if json:
-        print_json({"address": address(listening), "bundle": str(bundle), "workers": workers})
-    else:
-        typer.echo(f"serving {bundle} at {address(listening)}; stop with Ctrl-C")
-    run(settings, listening)
+
+    def ready() -> None:
+        if json:
+            print_json({"address": address(listening), "bundle": str(bundle), "workers": workers})
+        else:
+            typer.echo(f"serving {bundle} at {address(listening)}; stop with Ctrl-C")
+
+    run(settings, listening, ready)

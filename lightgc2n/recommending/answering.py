@@ -104,6 +104,8 @@ class Answering(ABC):
     ) -> Wish:
         if k < 1:
             raise SettingError(f"k (-k) must be at least 1, found {k}.")
+        if allow is None and deny is None and domain is None:
+            return Wish(k, exclude_seen, self._everything)
         listed = np.ones(len(self.dataset.items), dtype=bool)
         if domain is not None:
             chosen = self.dataset.domain(domain)
@@ -126,6 +128,11 @@ class Answering(ABC):
                 raise DataError(f"{where}: item {item!r} is not in {self.dataset.name} ({len(known):,} items).")
             found.append(known[item])
         return found
+
+    @cached_property
+    def _everything(self) -> Flags:
+        """Every item may be listed; one array for all who wish for nothing else."""
+        return np.ones(len(self.dataset.items), dtype=bool)
 
     @cached_property
     def _account_index(self) -> dict[str, int]:

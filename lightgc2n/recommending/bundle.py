@@ -224,9 +224,10 @@ class BundleRecommender(AnsweringForPeople):
 
     def _handicaps(self, questions: Sequence[Question], among: Flags) -> Floats:
         wishes = [question.wish for question in questions]
-        if not any(wish.exclude_seen for wish in wishes) and all(wish is wishes[0] for wish in wishes):
-            plain = among is self._learned and bool(wishes[0].listed.all())
-            return self._all_listed if plain else _handicap(wishes[0].listed & among)[None]
+        listed = wishes[0].listed
+        if not any(wish.exclude_seen for wish in wishes) and all(wish.listed is listed for wish in wishes):
+            plain = among is self._learned and listed is self._everything
+            return self._all_listed if plain else _handicap(listed & among)[None]
         rows = np.stack([_handicap(wish.listed & among) for wish in wishes])
         for row, question in zip(rows, questions, strict=True):
             if question.wish.exclude_seen:

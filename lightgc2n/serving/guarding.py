@@ -13,7 +13,7 @@ from lightgc2n.serving.settings import Limits, digest
 # What holds nobody's data: the page, the runtime for browsers, what probes ask, what the API looks like.
 OPEN = frozenset({"/", "/report", "/healthz", "/readyz", "/openapi.json", "/favicon.ico"})
 OPEN_FOLDERS = ("/page/", "/ort/")
-FILES = ("/", "/report", "/page/", "/ort/", "/device/")
+FILE_FOLDERS = ("/page/", "/ort/", "/device/")
 LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SENDING_SECONDS = 120.0  # for the answer to be taken
 DISCARDED = 8  # times the largest body that is read and thrown away, so that the client hears the answer
@@ -66,11 +66,11 @@ class Guard:
             return
         if body is None:
             return  # the client is gone
-        replay = _replayed(body, receive)
-        if scope["path"].startswith(FILES[1:]) or scope["path"] == "/":
-            await self._app(scope, replay, send)
-            return
-        await _in_time(self._app, scope, replay, send, self._limits.seconds)
+        path, replay = scope["path"], _replayed(body, receive)
+        if path in ("/", "/report") or path.startswith(FILE_FOLDERS):
+            await self._app(scope, replay, send)  # a large file may take its time
+        else:
+            await _in_time(self._app, scope, replay, send, self._limits.seconds)
 
 
 async def _in_time(app: ASGIApp, scope: Scope, receive: Receive, send: Send, seconds: float) -> None:

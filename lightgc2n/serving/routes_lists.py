@@ -44,7 +44,8 @@ def add_lists(app: FastAPI, service: Service) -> None:
         _note_ids(service, request, body.requests)
         refuse_beyond(body.requests, limits)
         found = await _answers(service, served, body.requests)
-        return json_response({"answers": [one.body if isinstance(one, RefusedError) else one for one in found]})
+        many = {"answers": [one.body if isinstance(one, RefusedError) else one for one in found]}
+        return await service.aside(lambda: json_response(many))
 
     @app.get("/v1/items/{item:path}/similar", response_model=Answer, tags=["lists"])
     async def similar(item: str, k: Annotated[int, Query(ge=1)] = 20) -> Response:
@@ -93,12 +94,8 @@ async def _answers(service: Service, served: Served, asks: Sequence[Ask]) -> lis
     else:
         prepared = await service.aside(lambda: [_prepared(served, ask) for ask in asks])
     questions = [one for one in prepared if isinstance(one, Question)]
-    lists = iter(await service.batcher.answer(served.recommender, questions))
-    found = [one if isinstance(one, RefusedError) else next(lists) for one in prepared]
-    for one in found:
-        if not isinstance(one, RefusedError):
-            service.count_list(one.fallback)
-    return [one if isinstance(one, RefusedError) else list_json(one, served) for one in found]
+    lists = iter(await service.lists(served, questions))
+    return [one if isinstance(one, RefusedError) else list_json(next(lists), served) for one in prepared]
 
 
 def _prepared(served: Served, ask: Ask) -> Question | RefusedError:

@@ -1,6 +1,5 @@
 """Starting and ending the service: one worker in this process, or several beside it."""
 
-import asyncio
 import multiprocessing
 import os
 import shutil
@@ -9,6 +8,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
@@ -17,8 +17,6 @@ from lightgc2n.recommending.bundle_files import open_bundle
 from lightgc2n.serving.logs import log, set_up_logs
 from lightgc2n.serving.settings import ServiceSettings
 
-BACKLOG = 2048
-SETTLING_SECONDS = 0.2  # in which a connection that was just accepted may still bring its request
 LOOK_SECONDS = 0.2
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -37,7 +35,6 @@ def listen(settings: ServiceSettings) -> socket.socket:
             f"--host {settings.host} --port {settings.port}: cannot listen there: {problem.strerror or problem}. "
             f"Choose another --port."
         ) from None
-    found.listen(BACKLOG)
     found.set_inheritable(True)
     return found
 
@@ -47,60 +44,33 @@ def address(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(settings: ServiceSettings, listening: socket.socket) -> None:
-    """Serves until SIGTERM or Ctrl-C, then answers what was asked and ends."""
+def serve(settings: ServiceSettings, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """Serves until SIGTERM or Ctrl-C, then answers what was asked and ends.
+
+    Args:
+        ready: is called when the bundle has been found sound.
+    """
     set_up_logs(settings.log_ids)
     if settings.workers == 1:
-        work(settings, listening)
+        work(settings, listening, ready)
     else:
         open_bundle(settings.bundle)  # a damaged one is told once, not by each worker
+        ready()
         Workers(settings, listening).run()
 
 
-def work(settings: ServiceSettings, listening: socket.socket) -> None:
+def work(settings: ServiceSettings, listening: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
     """One worker."""
-    import uvicorn
-
-    from lightgc2n.serving.app import create_app
-    from lightgc2n.serving.protocol import PatientProtocol
+    from lightgc2n.serving.server import Server
     from lightgc2n.serving.service import Service
 
     service = Service(settings, os.environ.get(SHARED))
     log("started", model=service.served.recommender.name, checksum=service.served.checksum, address=address(listening))
-
-    class Draining(uvicorn.Server):
-        """Ends without losing a request: first others are told, then the door is closed, then the rest is answered."""
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            log("draining")
-            service.draining = True
-            await asyncio.sleep(settings.limits.drain_seconds)
-            for server in self.servers:
-                server.close()
-            for one in sockets or []:
-                one.close()
-            await asyncio.sleep(SETTLING_SECONDS)
-            await super().shutdown(sockets)
-            log("ended")
-
-    config = uvicorn.Config(
-        create_app(service),
-        http=PatientProtocol,
-        ws="none",
-        loop="asyncio",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        backlog=BACKLOG,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=int(2 * settings.limits.seconds) + 1,
-    )
-    # uvicorn raises the signal once more when it has ended; ending is all that was asked.
+    ready()
+    # The server raises the signal once more when it has ended; ending is all that was asked.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: None)
-    Draining(config).run(sockets=[listening])
+    Server(service).run(sockets=[listening])
 
 
 class Workers:

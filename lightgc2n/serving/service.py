@@ -1,10 +1,12 @@
 """What all routes of a worker share."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from lightgc2n.recommending.answers import Recommendations
+from lightgc2n.recommending.bundle import Question
 from lightgc2n.serving.batching import Batcher
 from lightgc2n.serving.bundles import Served, Shelf
 from lightgc2n.serving.metrics import Metrics
@@ -43,8 +45,13 @@ class Service:
     async def watch(self) -> None:
         await self.shelf.watch(self._errands)
 
-    def count_list(self, fallback: bool) -> None:
-        (self._popular if fallback else self._personal).inc()
+    async def lists(self, served: Served, questions: Sequence[Question]) -> list[Recommendations]:
+        """A list for each question, made together with what others ask at the same time."""
+        found = await self.batcher.answer(served.recommender, questions)
+        popular = sum(one.fallback for one in found)
+        self._popular.inc(popular)
+        self._personal.inc(len(found) - popular)
+        return found
 
     def close(self) -> None:
         self._lists.shutdown(wait=False, cancel_futures=True)
