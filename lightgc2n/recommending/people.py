@@ -63,7 +63,7 @@ class AccountPeople:
     people: tuple[Person, ...]
     together: "Recommendations | None"  # good for all of them; none for one person
     whole: "Recommendations"  # the list of the account as if it were one person
-    sessions: tuple[int, ...]  # of each event the number of its session
+    sessions: tuple[int, ...]  # for each event the number of its session: what was one person's from the start
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ def test_an_account_is_found_and_told(visit: Any, api: Api, shared: str) -> None
     page, found = visit(), api.people(shared)
     assert page.locator("h1").inner_text() == "Who shares this account?"
     assert page.locator(".chips button").count() == 6
-    page.get_by_label("Account", exact=True).fill(shared[-3:])
+    page.get_by_role("combobox", name="Account").fill(shared[-3:])
     page.wait_for_selector("[role=option]")
     listed = api.get(f"/v1/accounts?search={shared[-3:]}")
     names = page.locator("[role=option] .name").all_inner_texts()
@@ -224,7 +224,7 @@ def test_an_event_is_removed_and_the_lists_say_what_moved(visit: Any, api: Api, 
 def test_something_is_added(visit: Any, api: Api, shared: str) -> None:
     page, found = visit(f"/#account/{shared}"), api.people(shared)
     item = api.get("/v1/items?search=Nature&limit=1")["items"][0]
-    page.get_by_label("Add to the history").fill("nature")
+    page.get_by_role("combobox", name="Add to the history").fill("nature")
     page.get_by_role("option", name=item["title"], exact=False).first.click()
     settled(page)
     assert len(marks(page)) == len(found["events"]) + 1
