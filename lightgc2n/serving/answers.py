@@ -39,7 +39,7 @@ def named(item: str, titles: Titles) -> dict[str, str]:
     return {"item": item} if title is None else {"item": item, "title": title}
 
 
-def people_json(found: AccountPeople, sessions: list[int], served: Served) -> dict[str, Any]:
+def people_json(found: AccountPeople, served: Served) -> dict[str, Any]:
     """The people behind an account."""
     titles = served.titles
     return {
@@ -72,5 +72,5 @@ def people_json(found: AccountPeople, sessions: list[int], served: Served) -> di
         ],
         "together": None if found.together is None else list_json(found.together, served),
         "account_list": list_json(found.whole, served),
-        "sessions": sessions,
+        "sessions": found.sessions,
     }

@@ -32,11 +32,6 @@ class Served:
     def knows(self, account: str) -> bool:
         return account in self.recommender._account_index
 
-    @property
-    def has_people(self) -> bool:
-        """Whether the people behind an account can be found."""
-        return bool(getattr(self.recommender, "finds_people", False))
-
 
 def open_served(path: Path, titles: Path | None) -> Served:
     """Loads the bundle that `path` leads to now, and asks it once, so that the first request need not wait."""
@@ -49,7 +44,7 @@ def open_served(path: Path, titles: Path | None) -> Served:
         recommender=recommender,
         checksum=identity(folder)[:SHORT],
         card=(folder / CARD).read_text(encoding="utf-8"),
-        titles=recommender.device.titles | (read_titles(titles) if titles else {}),
+        titles=recommender.titles | (read_titles(titles) if titles else {}),
         device_files=_device_files(folder, recommender.config),
     )
 

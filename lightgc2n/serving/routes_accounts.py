@@ -57,9 +57,8 @@ def add_accounts(app: FastAPI, service: Service) -> None:
 
 
 def _people_found(served: Served, ask: AskPeople) -> dict[str, Any]:
-    finder: Any = served.recommender
-    found = finder.people(ask.account, ask.history, ask.times, k=ask.k, exclude_seen=ask.exclude_seen)
-    return people_json(found, list(found.sessions), served)
+    asked: Any = (ask.account, ask.history, ask.times)
+    return people_json(served.recommender.people(*asked, k=ask.k, exclude_seen=ask.exclude_seen), served)
 
 
 def _accounts(served: Served, search: str, limit: int) -> dict[str, Any]:

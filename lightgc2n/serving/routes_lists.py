@@ -54,7 +54,7 @@ def add_lists(app: FastAPI, service: Service) -> None:
         refuse_length(k, limits)
         if item not in served.recommender.dataset.item_index:
             raise not_known("item", item)
-        found = await service.aside(lambda: served.recommender.similar(item, k))  # type: ignore[attr-defined]
+        found = await service.aside(lambda: served.recommender.similar(item, k))
         return json_response(list_json(found, served))
 
 
@@ -101,12 +101,19 @@ async def _answers(service: Service, served: Served, asks: Sequence[Ask]) -> lis
 def _prepared(served: Served, ask: Ask) -> Question | RefusedError:
     if ask.history is None and ask.account is not None and not served.knows(ask.account):
         return not_known("account", ask.account)
-    wish: dict[str, Any] = {"k": ask.k, "exclude_seen": ask.exclude_seen}
-    if ask.person is not None or ask.together:
-        wish |= {"person": ask.person, "together": ask.together, "times": ask.times}
+    times: Any = ask.times
     try:
         return served.recommender.prepare(
-            ask.account, ask.history, allow=ask.allow, deny=ask.deny, domain=ask.domain, **wish
+            ask.account,
+            ask.history,
+            k=ask.k,
+            exclude_seen=ask.exclude_seen,
+            allow=ask.allow,
+            deny=ask.deny,
+            domain=ask.domain,
+            times=times,
+            person=ask.person,
+            together=ask.together,
         )
     except LightGC2NError as problem:
         return from_problem(problem)

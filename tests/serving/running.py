@@ -109,7 +109,9 @@ def running(bundle: Path, limits: dict[str, Any] | None = None, **settings: Any)
 
 
 @contextmanager
-def command(*words: object, environment: dict[str, str] | None = None) -> Iterator[tuple[subprocess.Popen[str], Client]]:
+def command(
+    *words: object, environment: dict[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[str], Client]]:
     """`lightgc2n serve` in a process of its own, and a client; killed at the end of the block if it still runs."""
     process = subprocess.Popen(
         [sys.executable, "-m", "lightgc2n", "serve", *map(str, words), "--port", "0", "--json"],
