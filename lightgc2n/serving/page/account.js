@@ -114,7 +114,7 @@ export function accountView(place, opened) {
     show(
       place,
       parts.summary,
-      section("history", "Who did what", legend(), parts.marks, element("div", { class: "tools" }, parts.chosen, adding.box)),
+      section("history", "Who did what", legend(), parts.marks, element("div", { class: "tools" }, parts.chosen, element("div", {}, adding.box, state.timed ? element("p", { class: "hint" }, "It becomes a sitting of its own, a day after the last one.") : null))),
       section("people", "Who they are", parts.people),
       section("next", "What to show next", element("p", { class: "hint" }, "↻ had before · + what if they have this next?"), parts.lists),
       parts.whatif,
@@ -156,7 +156,7 @@ export function accountView(place, opened) {
     const shown = entries.map((entry) => ({ ...entry, was: stored.get(entry.key)?.person }));
     if (!entries.length) return show(parts.marks, element("p", { class: "empty" }, "Nothing here yet."));
     drawTimeline(parts.marks, {
-      entries: shown, events: eventsByKey(entries, answer), lanes, chosen: focused ?? state.chosen, choose, all,
+      entries: shown, events: eventsByKey(entries, answer), lanes, chosen: state.chosen, current: focused, choose, all,
       remove: (key) => toggle(key),
       showAll: () => { state = { ...state, all: true }; draw(); },
     });
@@ -269,7 +269,7 @@ function section(id, heading, ...children) {
 
 function legend() {
   const kind = (look, words) => element("li", {}, element("span", { class: `sample ${look}`, "aria-hidden": "true" }, look === "unsure" ? "a" : "A"), words);
-  return element("ul", { class: "legend" }, kind("sure", "80 % and more"), kind("likely", "50 % and more"), kind("unsure", "less: anybody’s"));
+  return element("ul", { class: "legend" }, kind("sure", "theirs by 80 % or more"), kind("likely", "by 50 % or more"), kind("unsure", "by less: anybody’s"));
 }
 
 /** Jumps within the tab, and leaves the address alone. */

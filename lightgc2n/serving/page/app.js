@@ -16,6 +16,7 @@ const about = () => (known ??= aboutModel().catch((problem) => { known = null; t
 
 const view = accountView(part("account"), (account) => {
   part("find-account").classList.add("found");
+  search.field.value = account;
   const address = `#account/${encodeURIComponent(account)}`;
   if (location.hash !== address) history.replaceState(null, "", address);
   document.title = `${account} · Who shares this account?`;
@@ -66,13 +67,15 @@ function follow() {
   if (name === "account" && account && view.current()?.account !== decodeURIComponent(account)) view.open(decodeURIComponent(account));
 }
 
+const search = picker({
+  id: "account-search", label: "Account", placeholder: "Search for an account",
+  find: async (text) => { const { accounts, total } = await findAccounts(text); return { options: accounts, total }; },
+  named: (one) => [one.account, counted(one.events, "event")],
+  chosen: (one) => view.open(one.account), nothing: (text) => (text ? `No account contains “${text}”.` : "This service holds no accounts."),
+});
+search.field.addEventListener("focus", () => search.field.select());
+
 function drawSearch() {
-  const search = picker({
-    id: "account-search", label: "Account", placeholder: "Search for an account",
-    find: async (text) => { const { accounts, total } = await findAccounts(text); return { options: accounts, total }; },
-    named: (one) => [one.account, counted(one.events, "event")],
-    chosen: (one) => view.open(one.account), nothing: (text) => (text ? `No account contains “${text}”.` : "This service holds no accounts."),
-  });
   const intro = element(
     "div", { class: "intro" }, element("h1", {}, "Who shares this account?"),
     element("p", { class: "lead" }, "A family’s account mixes what several people watch or buy. Pick one: you see how many people are probably behind it, who did what, and what to show each of them next."),

@@ -4,6 +4,7 @@
 // put back, and is left out of what the service is asked.
 
 const MINUTE = 60_000, DAY = 86_400_000;
+let additions = 0; // so far, so that no two have the same key
 
 /** The entries of an answer of the service. */
 export function entriesOf(answer) {
@@ -32,7 +33,7 @@ export function withAgain(entries, keys) {
 export function withAdded(entries, { item, title }, timed, now) {
   const last = entries.at(-1);
   const sitting = last?.added ? last.sitting : "added";
-  const key = `a${entries.filter((entry) => entry.added).length}-${entries.length}`;
+  const key = `a${(additions += 1)}`;
   const time = timed ? timeAfter(last, now) : null;
   return [...entries, { key, item, title, time, sitting, added: true, removed: false }];
 }

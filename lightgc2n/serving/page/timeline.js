@@ -12,12 +12,12 @@ export const degree = (probability) => (probability >= 0.8 ? "sure" : probabilit
 /**
  * Draws into `place`: `entries` with `events` (by key), people's `letters` in the order of lanes.
  *
- * `choose(key)` is called when a mark is pressed, `remove(key)` for the Delete key; `chosen` is the key pressed last.
+ * `choose(key)` is called when a mark is pressed, `remove(key)` for the Delete key; `chosen` is the key pressed last,
+ * `current` the one with the focus.
  */
-export function drawTimeline(place, { entries, events, lanes, chosen, choose, remove, all, showAll }) {
+export function drawTimeline(place, { entries, events, lanes, chosen, current, choose, remove, all, showAll }) {
   const lane = new Map(lanes.map((letter, number) => [letter, number + 1]));
   const drawn = all ? entries : entries.slice(-SHOWN);
-  const focused = place.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   const tip = element("div", { class: "tip", role: "tooltip", hidden: true });
   const track = styled(
     element("div", { class: "track", role: "group", "aria-label": "Events, oldest first. Arrow keys move along, Enter chooses." }),
@@ -42,9 +42,8 @@ export function drawTimeline(place, { entries, events, lanes, chosen, choose, re
     older ? element("p", { class: "older" }, button(`Show ${older.toLocaleString("en-GB")} older events`, showAll, { class: "quiet" })) : null,
     element("div", { class: "stage" }, track, tip),
   );
-  const current = marks.get(focused) ?? marks.get(chosen) ?? [...marks.values()].at(-1);
-  if (current) current.tabIndex = 0;
-  if (focused !== null && current) current.focus();
+  const stop = marks.get(current) ?? marks.get(chosen) ?? [...marks.values()].at(-1);
+  if (stop) stop.tabIndex = 0; // one stop for the Tab key; arrows do the rest
 }
 
 function sittings(entries) {
