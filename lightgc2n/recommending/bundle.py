@@ -149,7 +149,7 @@ class BundleRecommender(AnsweringForPeople):
         return self._kept_finder
 
     @property
-    def can_find_people(self) -> bool:
+    def finds_people(self) -> bool:
         """Whether `people`, `person` and `together` can be asked for."""
         return self._kept_finder is not None
 

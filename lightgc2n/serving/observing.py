@@ -74,7 +74,7 @@ class Observer:
 
     def _note(self, scope: Scope, status: int, sent: int, seconds: float) -> None:
         method = scope["method"] if scope["method"] in METHODS else "other"
-        route = getattr(scope.get("route"), "path", "other")
+        route = getattr(scope.get("route"), "path_format", "other")
         self._metrics.requests.labels(method, route, str(status)).inc()
         self._metrics.seconds.labels(route).observe(seconds)
         log(

@@ -55,6 +55,6 @@ def _facts(served: Served) -> dict[str, Any]:
         "accounts": len(dataset.accounts),
         "checksum": served.checksum,
         "schema": config["schema"],
-        "people": served.recommender.can_find_people,
+        "people": served.recommender.finds_people,
         "titles": bool(served.titles),
     }

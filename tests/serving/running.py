@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,8 +18,19 @@ from lightgc2n.serving.running import listen
 from lightgc2n.serving.server import Server
 from lightgc2n.serving.service import Service
 from lightgc2n.serving.settings import Limits, ServiceSettings
+from tests.export.town import bundle_of
+from tests.recommending.test_bundle_files import sign
 
 QUICK = {"drain_seconds": 0.0}
+
+
+def seeing_two(to: Path, model: str = "lightgc2n") -> Path:
+    """A bundle of the town that finds two people behind every account: its own finder is not that bold."""
+    shutil.copytree(bundle_of(model), to)
+    facts = to / "people" / "finder.json"
+    facts.write_text(json.dumps(json.loads(facts.read_text()) | {"caution": -9.0}))
+    sign(to)
+    return to
 
 
 @dataclass
@@ -85,9 +97,12 @@ class Running:
 
     service: Service
     port: int
+    clients: list[Client] = field(default_factory=list)
 
     def client(self, **headers: str) -> Client:
-        return Client(self.port, headers)
+        """Another client; closed with the service."""
+        self.clients.append(Client(self.port, headers))
+        return self.clients[-1]
 
 
 @contextmanager
@@ -101,7 +116,9 @@ def running(bundle: Path, limits: dict[str, Any] | None = None, **settings: Any)
     thread.start()
     try:
         wait_for(lambda: server.started or not thread.is_alive())
-        yield Running(service, listening.getsockname()[1])
+        yield (found := Running(service, listening.getsockname()[1]))
+        for client in found.clients:
+            client.close()
     finally:
         server.should_exit = True
         thread.join(30)
@@ -120,9 +137,12 @@ def command(
         text=True,
         env=os.environ | (environment or {}),
     )
+    client = Client(0)
     try:
-        yield process, Client(_told_port(process))
+        client.port = _told_port(process)
+        yield process, client
     finally:
+        client.close()
         if process.poll() is None:
             process.kill()
         process.communicate()

@@ -1,0 +1,164 @@
+"""Questions that wait together are answered together, each as if it had come alone."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from lightgc2n.recommending.answers import Recommendations
+from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
+from lightgc2n.serving import batching
+from lightgc2n.serving.batching import Batcher
+from lightgc2n.serving.refusals import RefusedError
+from tests.export.town import bundle_of
+from tests.recommending.test_bundle import assert_same
+
+
+@pytest.fixture(scope="module")
+def bundle() -> BundleRecommender:
+    return load_bundle(bundle_of("lightgc2n"))
+
+
+def kinds(bundle: BundleRecommender) -> list[dict[str, Any]]:
+    """Questions of all kinds: short and long, with wishes and without, of known accounts and of strangers."""
+    accounts, items = bundle.dataset.accounts, list(bundle.dataset.items)
+    found: list[dict[str, Any]] = [{"account": account, "k": 1 + place % 30} for place, account in enumerate(accounts)]
+    found += [{"history": items[place : 2 * place], "exclude_seen": place % 2 == 0} for place in range(0, 60, 3)]
+    return [
+        *found,
+        {"history": []},
+        {"account": accounts[0], "allow": items[:9]},
+        {"history": items[:4], "deny": items[:50]},
+    ]
+
+
+def ask_at_once(bundle: BundleRecommender, requests: list[list[dict[str, Any]]]) -> tuple[list[Any], list[int]]:
+    """What each request gets when all come in one moment, and the sizes of the batches."""
+    sizes: list[int] = []
+
+    async def everybody() -> list[Any]:
+        with ThreadPoolExecutor(1) as lane:
+            batcher = Batcher(lane, 10_000, sizes.append)
+            asked = [batcher.answer(bundle, [bundle.prepare(**one) for one in request]) for request in requests]
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            assert batcher.waiting == 0
+            return found
+
+    return asyncio.run(everybody()), sizes
+
+
+def test_batched_equals_single(bundle: BundleRecommender) -> None:
+    asks = kinds(bundle)
+    found, sizes = ask_at_once(bundle, [[ask] for ask in asks])
+    for (answer,), ask in zip(found, asks, strict=True):
+        assert_same(answer, bundle.recommend(**ask))
+    assert sizes == [64, len(asks) - 64]
+
+
+def test_a_long_request_lets_others_in_between(bundle: BundleRecommender) -> None:
+    long, short = kinds(bundle) * 3, [{"account": bundle.dataset.accounts[3]}]
+    order: list[str] = []
+
+    async def everybody() -> list[list[Recommendations]]:
+        with ThreadPoolExecutor(1) as lane:
+            batcher = Batcher(lane, 10_000)
+
+            async def ask(name: str, asks: list[dict[str, Any]]) -> list[Recommendations]:
+                found = await batcher.answer(bundle, [bundle.prepare(**one) for one in asks])
+                order.append(name)
+                return found
+
+            return list(await asyncio.gather(ask("long", long), ask("short", short)))
+
+    (many, (one,)) = asyncio.run(everybody())
+    assert order == ["short", "long"]
+    assert_same(one, bundle.recommend(**short[0]))
+    for answer, ask in zip(many, long, strict=True):
+        assert_same(answer, bundle.recommend(**ask))
+
+
+def test_batches_stay_small_in_memory(bundle: BundleRecommender, monkeypatch: pytest.MonkeyPatch) -> None:
+    items = list(bundle.dataset.items)
+    asks = [{"history": (items * 3)[: 10 + 90 * (place % 3)]} for place in range(30)]
+    monkeypatch.setattr(batching, "MOST_CELLS", 400)  # two histories of 190 side by side, or forty of 10
+    found, sizes = ask_at_once(bundle, [asks[:20], *([ask] for ask in asks[20:])])
+    assert max(sizes) <= 40
+    assert sum(sizes) == 30
+    for answer, ask in zip([*found[0], *(one for (one,) in found[1:])], asks, strict=True):
+        assert_same(answer, bundle.recommend(**ask))
+    monkeypatch.setattr(batching, "MOST_SCORES", 3 * len(items))
+    assert max(ask_at_once(bundle, [[{"account": one}] for one in bundle.dataset.accounts])[1]) == 3
+    monkeypatch.setattr(batching, "MOST_SCORES", 1)
+    assert set(ask_at_once(bundle, [[{"account": one}] for one in bundle.dataset.accounts[:5]])[1]) == {1}
+
+
+def test_one_that_fails_does_not_take_others_along(bundle: BundleRecommender, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, poison = bundle.answer, bundle.dataset.accounts[7]
+
+    def failing(questions: Any) -> Any:
+        if any(question.account_id == poison for question in questions):
+            raise ZeroDivisionError
+        return answer(questions)
+
+    monkeypatch.setattr(bundle, "answer", failing)
+    accounts = bundle.dataset.accounts[:20]
+    found, _ = ask_at_once(bundle, [[{"account": account}] for account in accounts])
+    for result, account in zip(found, accounts, strict=True):
+        if account == poison:
+            assert isinstance(result, ZeroDivisionError)
+        else:
+            assert result[0].account_id == account
+
+
+def test_who_has_gone_is_not_answered(bundle: BundleRecommender) -> None:
+    async def everybody() -> list[int]:
+        sizes: list[int] = []
+        begin = threading.Event()
+        with ThreadPoolExecutor(1) as lane:
+            lane.submit(begin.wait)
+            batcher = Batcher(lane, 100, sizes.append)
+            question = bundle.prepare(bundle.dataset.accounts[0])
+            tasks = [asyncio.create_task(batcher.answer(bundle, [question] * 3)) for _ in range(4)]
+            await asyncio.sleep(0)
+            tasks[1].cancel()
+            begin.set()
+            found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [isinstance(one, asyncio.CancelledError) for one in found] == [False, True, False, False]
+        assert batcher.waiting == 0
+        return sizes
+
+    assert asyncio.run(everybody()) == [9]
+
+
+def test_each_is_answered_by_the_bundle_that_it_was_prepared_with(bundle: BundleRecommender) -> None:
+    other = load_bundle(bundle_of("sasrec"))
+
+    async def everybody() -> list[list[Recommendations]]:
+        with ThreadPoolExecutor(1) as lane:
+            batcher = Batcher(lane, 100)
+            turns = [bundle, other, bundle, bundle, other]
+            asked = [batcher.answer(one, [one.prepare(one.dataset.accounts[2])]) for one in turns]
+            return list(await asyncio.gather(*asked))
+
+    account = bundle.dataset.accounts[2]
+    wanted = [one.recommend(account) for one in (bundle, other, bundle, bundle, other)]
+    for (found,), one in zip(asyncio.run(everybody()), wanted, strict=True):
+        assert_same(found, one)
+
+
+def test_more_than_may_wait_is_refused(bundle: BundleRecommender) -> None:
+    async def everybody() -> list[Any]:
+        with ThreadPoolExecutor(1) as lane:
+            batcher = Batcher(lane, 10)
+            question = bundle.prepare(bundle.dataset.accounts[0])
+            asked = [batcher.answer(bundle, [question] * 4) for _ in range(5)]
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            # Alone, a request may be longer than what may wait: it waits for nobody.
+            assert len(await batcher.answer(bundle, [question] * 11)) == 11
+            return found
+
+    found = asyncio.run(everybody())
+    assert [isinstance(one, list) for one in found] == [True, True, False, False, False]
+    assert all(isinstance(one, RefusedError) and one.status == 429 for one in found[2:])

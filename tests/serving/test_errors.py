@@ -1,0 +1,236 @@
+"""Everything that is refused has one shape, whatever the reason, and never repeats what was sent."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lightgc2n.errors import SettingError
+from lightgc2n.serving.settings import Limits, ServiceSettings, read_keys, refuse_open_door
+from tests.export.town import bundle_of
+from tests.serving.running import Client, Running, running
+
+LIMITS = {"max_body": 20_000, "max_k": 50, "max_history": 100, "max_listed": 400}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Running]:
+    with running(bundle_of("lightgc2n"), LIMITS) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(service: Running) -> Client:
+    return service.client()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"account": "nobody"}, 404, "unknown_account"),
+        ({}, 422, "nobody_named"),
+        ({"k": 5}, 422, "nobody_named"),
+        ({"account": "h000001", "k": 0}, 422, "invalid"),
+        ({"account": "h000001", "k": "5"}, 422, "invalid"),
+        ({"account": "h000001", "k": 5.5}, 422, "invalid"),
+        ({"account": "h000001", "k": 10**30}, 422, "k_too_large"),
+        ({"account": "h000001", "k": 51}, 422, "k_too_large"),
+        ({"account": 7}, 422, "invalid"),
+        ({"account": ""}, 422, "invalid"),
+        ({"account": "h000001", "colour": "red"}, 422, "invalid"),
+        ({"history": "v1"}, 422, "invalid"),
+        ({"history": [1]}, 422, "invalid"),
+        ({"history": ["v1"] * 101}, 422, "history_too_long"),
+        ({"history": ["v1"], "times": []}, 422, "times_do_not_fit"),
+        ({"account": "h000001", "person": "AB"}, 422, "invalid"),
+        ({"account": "h000001", "person": "A", "together": True}, 422, "invalid"),
+        ({"account": "h000001", "person": "Z"}, 400, "cannot_be_answered"),
+        ({"account": "h000001", "deny": ["not there"]}, 400, "cannot_be_answered"),
+        ({"account": "h000001", "allow": []}, 400, "cannot_be_answered"),
+        ({"account": "h000001", "domain": "music"}, 400, "cannot_be_answered"),
+        ({"requests": []}, 422, "invalid"),
+        ({"requests": {}}, 422, "invalid"),
+        ({"requests": [{"k": 5}]}, 422, "nobody_named"),
+        ({"requests": [{"account": "h000001", "k": 50}] * 9}, 422, "too_much"),
+        ({"requests": [{"requests": []}]}, 422, "invalid"),
+        ([], 422, "invalid"),
+        ("text", 422, "invalid"),
+        (7, 422, "invalid"),
+    ],
+)
+def test_what_cannot_be_recommended(client: Client, body: object, status: int, code: str) -> None:
+    reply = client.post("/v1/recommend", body)
+    assert (reply.status, reply.code) == (status, code), reply.body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"null", b"\xff\xfe", b'{"account": "\\ud800"}', b'{"\\ud800": 1}', b'{"k": NaN}', b"[" * 19_000,
+        b'{"account": "h000001", "k": 1e999}', b'{"account": "a\\u0000"}', b"\x00" * 9,
+    ],
+)  # fmt: skip
+def test_what_is_no_request(client: Client, body: bytes) -> None:
+    reply = client.post("/v1/recommend", body)
+    assert reply.status in (400, 404, 422), reply.body
+    assert reply.code in ("invalid", "bad_request", "unknown_account")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nowhere", 404, "not_found"),
+        ("GET", "/v1", 404, "not_found"),
+        ("GET", "/v1/model/", 404, "not_found"),
+        ("GET", "/v1/recommend", 405, "method_not_allowed"),
+        ("DELETE", "/v1/model", 405, "method_not_allowed"),
+        ("OPTIONS", "/v1/recommend", 405, "method_not_allowed"),
+        ("BREW", "/v1/model", 405, "method_not_allowed"),
+        ("GET", "/v1/accounts/nobody/people", 404, "unknown_account"),
+        ("GET", "/v1/accounts//people", 404, "unknown_account"),
+        ("GET", "/v1/accounts/a%2Fb%20c/people", 404, "unknown_account"),
+        ("GET", "/v1/accounts/h000001/people?k=0", 422, "invalid"),
+        ("GET", "/v1/accounts/h000001/people?k=51", 422, "k_too_large"),
+        ("GET", "/v1/items/x/similar", 404, "unknown_item"),
+        ("GET", "/v1/accounts?limit=0", 422, "invalid"),
+        ("GET", "/v1/accounts?limit=many", 422, "invalid"),
+        ("GET", "/v1/items?limit=1001", 422, "invalid"),
+        ("GET", f"/v1/items?search={'x' * 201}", 422, "invalid"),
+        ("GET", "/device/server/accounts.txt", 404, "not_found"),
+        ("GET", "/report", 404, "not_found"),
+    ],
+)
+def test_what_is_not_there(client: Client, method: str, path: str, status: int, code: str) -> None:
+    reply = client.ask(method, path)
+    assert (reply.status, reply.code) == (status, code), reply.body
+
+
+def test_details_name_the_place_and_not_the_content(client: Client) -> None:
+    body = {"requests": [{"account": "h000001"}, {"account": "h000001", "history": ["secret-item", 7], "my-key": 1}]}
+    reply = client.post("/v1/recommend", body)
+    assert {one["where"] for one in reply.json["error"]["details"]} == {
+        "body.many.requests.1.history.1",
+        "body.many.requests.1.my-key",
+    }
+    assert b"secret-item" not in reply.body
+
+
+def test_only_json_is_read(client: Client) -> None:
+    # A form of another website can send text, but not JSON, without the browser asking first.
+    reply = client.ask("POST", "/v1/recommend", b'{"history": []}', {"Content-Type": "text/plain"})
+    assert reply.status == 422
+
+
+def test_a_body_that_is_too_large(client: Client) -> None:
+    assert client.post("/v1/recommend", b" " * 20_001).code == "too_large"
+    reply = client.post("/v1/recommend", b'{"history": []}' + b" " * 19_000)
+    assert reply.status == 200, "the connection goes on"
+
+
+def test_a_body_without_end(service: Running) -> None:
+    with socket.create_connection(("127.0.0.1", service.port)) as raw:
+        raw.sendall(b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        try:
+            for _ in range(100):
+                raw.sendall(b"2000\r\n" + b"x" * 0x2000 + b"\r\n")
+        except OSError:
+            pass  # the service has had enough
+        raw.settimeout(10)
+        assert raw.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+def test_what_is_no_http(service: Running) -> None:
+    with socket.create_connection(("127.0.0.1", service.port)) as raw:
+        raw.sendall(b"hello?\r\n\r\n")
+        answer = b"".join(iter(lambda: raw.recv(1000), b""))
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n")
+    assert answer.endswith(b'"details": []}}')
+
+
+def test_without_a_key_only_its_local_names_open_it(client: Client) -> None:
+    assert client.get("/v1/model", Host="rebound.example").code == "unknown_host"
+    assert client.get("/v1/model", Host="rebound.example:8000").status == 421
+    assert client.get("/v1/model", Host="localhost").status == 200
+    assert client.get("/v1/model", Host="[::1]:9").status == 200
+
+
+KEY, OTHER = "a-key-of-enough-letters", "another-key-of-enough-letters"
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    path = tmp_path_factory.mktemp("keys") / "keys"
+    path.write_text(f"# of the shop\n{KEY}\n\n{OTHER}\n")
+    origin = ("https://shop.example",)
+    with running(bundle_of("lightgc2n"), key_digests=read_keys(path), cors=origin) as found:
+        yield found
+
+
+GUARDED = ("/v1/model", "/v1/accounts", "/metrics", "/device/config.json", "/device/nothing", "/v1/nothing", "/nowhere")
+
+
+def test_keys(locked: Running) -> None:
+    for path in GUARDED:
+        for headers in ({}, {"Authorization": f"Bearer {KEY}x"}, {"Authorization": KEY}, {"X-API-Key": ""}):
+            reply = locked.client().get(path, **headers)
+            assert (reply.status, reply.code, reply.headers["www-authenticate"]) == (401, "no_key", "Bearer"), path
+        for key in (KEY, OTHER):
+            assert locked.client().get(path, Authorization=f"bearer {key}").status in (200, 404)
+            assert locked.client().ask("GET", path, headers={"X-API-Key": key}).status in (200, 404)
+    assert locked.client().recommend(history=[]).status == 401
+    assert locked.client(Authorization=f"Bearer {KEY}").recommend(history=[]).status == 200
+
+
+def test_what_stays_reachable_without_a_key(locked: Running) -> None:
+    for path in ("/healthz", "/readyz", "/openapi.json"):
+        assert locked.client().get(path, Host="shop.example").status == 200
+    for path in ("/", "/page/nothing.js", "/ort/nothing.wasm", "/report"):
+        assert locked.client().get(path).status in (200, 404)
+
+
+def test_the_document_tells_of_keys(locked: Running) -> None:
+    document = locked.client().get("/openapi.json").json
+    assert document["components"]["securitySchemes"]["key"] == {"type": "http", "scheme": "bearer"}
+    assert document["paths"]["/v1/model"]["get"]["security"] == [{"key": []}, {"header": []}]
+    assert "security" not in document["paths"]["/healthz"]["get"]
+
+
+def test_other_origins_only_when_asked_for(locked: Running, client: Client) -> None:
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "Authorization"}
+    reply = locked.client().ask("OPTIONS", "/v1/recommend", headers={"Origin": "https://shop.example", **asked})
+    assert (reply.status, reply.headers["access-control-allow-origin"]) == (200, "https://shop.example")
+    reply = locked.client().ask("OPTIONS", "/v1/recommend", headers={"Origin": "https://other.example", **asked})
+    assert "access-control-allow-origin" not in reply.headers
+    reply = client.get("/healthz", Origin="https://shop.example")
+    assert "access-control-allow-origin" not in reply.headers
+
+
+def test_files_of_keys(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    for text, problem in (
+        ("", "holds no key"),
+        ("# none\n\n", "holds no key"),
+        ("short\n", "keys:1: expected a key of at least 16"),
+        ("good-key-good-key\nwith a space in it\n", "keys:2: expected"),
+        ("schlüssel-schlüssel\n", "keys:1: expected"),
+    ):
+        path.write_text(text)
+        with pytest.raises(SettingError, match=problem):
+            read_keys(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(SettingError, match="not a text file"):
+        read_keys(path)
+
+
+def test_strangers_are_not_answered_by_oversight() -> None:
+    def at(host: str, **more: object) -> ServiceSettings:
+        return ServiceSettings(bundle=bundle_of("lightgc2n"), host=host, limits=Limits(), **more)  # type: ignore[arg-type]
+
+    for host in ("127.0.0.1", "127.8.8.8", "localhost", "::1"):
+        refuse_open_door(at(host))
+    for host in ("0.0.0.0", "::", "192.168.0.7", "shop.example", ""):
+        with pytest.raises(SettingError, match="--listen-without-key"):
+            refuse_open_door(at(host))
+        refuse_open_door(at(host, key_digests=(b"x",)))
+        refuse_open_door(at(host, listen_without_key=True))

@@ -1,0 +1,151 @@
+"""Too much, too long, too slow: refused in time, while everybody else is answered."""
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from lightgc2n.serving import protocol
+from tests.export.town import bundle_of
+from tests.serving.running import Client, Running, running, wait_for
+
+HEAD = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+BODY = b'{"history": [], "k": 3}'
+
+
+@contextmanager
+def stalled(service: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """A service whose lists are made only when the event is set; it is in the end."""
+    recommender, go = service.service.served.recommender, threading.Event()
+    answer = recommender.answer
+
+    def waiting(questions: Any) -> Any:
+        go.wait(30)
+        return answer(questions)
+
+    monkeypatch.setattr(recommender, "answer", waiting)
+    try:
+        yield go
+    finally:
+        go.set()
+
+
+def statuses(clients: list[Client], **body: Any) -> list[int]:
+    with ThreadPoolExecutor(len(clients)) as pool:
+        return sorted(reply.status for reply in pool.map(lambda client: client.recommend(**body), clients))
+
+
+def test_more_requests_than_a_worker_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(bundle_of("lightgc2n"), {"max_requests": 4}) as service:
+        clients, prober = [service.client() for _ in range(9)], service.client()
+        with stalled(service, monkeypatch) as go, ThreadPoolExecutor(9) as pool:
+            asked = [pool.submit(client.recommend, history=[]) for client in clients]
+            wait_for(lambda: sum(one.done() for one in asked) == 5)
+            assert prober.get("/healthz").status == prober.get("/readyz").status == 200
+            reply = prober.get("/v1/model")
+            assert (reply.code, reply.headers["retry-after"]) == ("too_many_requests", "1")
+            go.set()
+            assert sorted(one.result().status for one in asked) == [200] * 4 + [429] * 5
+        assert statuses(clients[:4], history=[]) == [200] * 4
+
+
+def test_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(bundle_of("lightgc2n"), {"max_waiting": 20}) as service:
+        clients = [service.client() for _ in range(6)]
+        with stalled(service, monkeypatch) as go, ThreadPoolExecutor(6) as pool:
+            asks = [{"history": []}] * 8
+            asked = [pool.submit(client.recommend, requests=asks) for client in clients]
+            wait_for(lambda: sum(one.done() for one in asked) == 4)
+            go.set()
+            replies = [one.result() for one in asked]
+        assert sorted(reply.status for reply in replies) == [200] * 2 + [429] * 4
+        assert all(len(reply.json["answers"]) == 8 for reply in replies if reply.status == 200)
+
+
+def test_an_answer_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(bundle_of("lightgc2n"), {"seconds": 0.3}) as service:
+        clients = [service.client() for _ in range(3)]
+        with stalled(service, monkeypatch):
+            reply = clients[0].recommend(history=[])
+            assert (reply.status, reply.code) == (503, "too_slow")
+            assert statuses(clients, history=[]) == [503] * 3
+        wait_for(lambda: service.service.batcher.waiting == 0)
+        assert statuses(clients, history=[]) == [200] * 3
+
+
+def test_a_slow_client_gets_its_answer_and_holds_nobody_up() -> None:
+    with running(bundle_of("lightgc2n")) as service, socket.create_connection(("127.0.0.1", service.port)) as slow:
+        message, client = HEAD % len(BODY) + BODY, service.client()
+        for place in range(0, len(message), 20):
+            slow.sendall(message[place : place + 20])
+            assert client.recommend(history=[], k=1).status == 200
+        assert slow.recv(20).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_client_that_never_finishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.3)
+    with running(bundle_of("lightgc2n"), {"seconds": 0.3}) as service:
+
+        def answer_to(message: bytes) -> bytes:
+            with socket.create_connection(("127.0.0.1", service.port)) as raw:
+                raw.settimeout(20)
+                raw.sendall(message)
+                return b"".join(iter(lambda: raw.recv(1000), b""))
+
+        half = answer_to(HEAD % 50 + BODY)
+        assert half.startswith(b"HTTP/1.1 408 ")
+        assert half.endswith(b'"details": []}}')
+        assert answer_to(b"") == answer_to(b"POST /v1/rec") == b"", "closed without a word: nothing was asked"
+        whole = HEAD % len(BODY) + BODY
+        assert answer_to(whole + whole[:30]).count(b"HTTP/1.1 200 OK") == 1, "half a second request ends it too"
+
+
+def test_a_cut_connection(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(bundle_of("lightgc2n")) as service, caplog.at_level(logging.INFO, "lightgc2n.serving"):
+        with stalled(service, monkeypatch) as go:
+            for message in (HEAD % 50 + BODY, HEAD % len(BODY) + BODY):
+                with socket.create_connection(("127.0.0.1", service.port)) as raw:
+                    raw.sendall(message)
+                    time.sleep(0.1)
+            go.set()
+        wait_for(lambda: len([one for one in caplog.records if one.__dict__["facts"]["event"] == "request"]) == 2)
+        assert service.client().recommend(history=[]).status == 200
+        events = [one.__dict__["facts"]["event"] for one in caplog.records]
+        assert "failed" not in events
+
+
+def test_a_client_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long answer waits for its reader; others do not."""
+    with running(bundle_of("lightgc2n")) as service:
+        asks = b'{"requests": [' + b",".join([b'{"history": [], "k": 100}'] * 1000) + b"]}"
+        with socket.socket() as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            raw.connect(("127.0.0.1", service.port))
+            raw.sendall(HEAD % len(asks) + asks)
+            client = service.client()
+            wait_for(lambda: service.service.batcher.waiting == 0)
+            assert client.recommend(history=[]).status == 200
+            raw.settimeout(20)
+            head, _, body = raw.recv(2000).partition(b"\r\n\r\n")
+            (length,) = [int(line.split()[1]) for line in head.split(b"\r\n") if line.startswith(b"content-length")]
+            while len(body) < length:
+                body += raw.recv(2**16)
+        assert body.endswith(b"}]}")
+
+
+def test_a_mistake_of_ours_is_told_in_the_same_shape(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(bundle_of("lightgc2n")) as service, caplog.at_level(logging.INFO, "lightgc2n.serving"):
+        monkeypatch.setattr(service.service.served.recommender, "answer", lambda _questions: {}["h000001"])
+        reply = service.client().recommend(account="h000001")
+        assert (reply.status, reply.code) == (500, "internal")
+        assert b"h000001" not in reply.body
+        (record,) = [one for one in caplog.records if one.__dict__["facts"]["event"] == "failed"]
+        assert record.exc_info is not None

@@ -1,0 +1,69 @@
+"""Logs are lines of JSON that say what happened, and to whom only when asked."""
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lightgc2n.serving.logs import JsonLines, log, set_up_logs
+from tests.export.town import bundle_of
+from tests.serving.running import running
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """Puts loggers back as they were."""
+    loggers = [logging.getLogger(name) for name in ("lightgc2n.serving", "uvicorn")]
+    before = [(one.handlers, one.propagate, one.level) for one in loggers]
+    yield
+    for one, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        one.handlers, one.propagate = handlers, propagate
+        one.setLevel(level)
+
+
+def told(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_requests_are_logged(capsys: pytest.CaptureFixture[str], with_ids: bool) -> None:
+    set_up_logs(with_ids)
+    with running(bundle_of("lightgc2n"), log_ids=with_ids) as service:
+        client = service.client()
+        client.recommend(account="h000007", k=2)
+        client.get("/v1/accounts/h000008/people")
+        client.get("/somewhere/h000009")
+        client.recommend(requests=[{"account": "h000010"}, {"history": ["secret-item"]}])
+    written = capsys.readouterr().err
+    requests = [one for one in told(written) if one["event"] == "request"]
+    assert [(one["route"], one["status"]) for one in requests] == [
+        ("/v1/recommend", 200), ("/v1/accounts/{account}/people", 200), ("other", 404), ("/v1/recommend", 200),
+    ]  # fmt: skip
+    assert all({"time", "level", "worker", "method", "ms", "bytes"} <= set(one) for one in requests)
+    named = [name for name in ("h000007", "h000008", "h000009", "h000010") if name in written]
+    assert named == (["h000007", "h000008", "h000009", "h000010"] if with_ids else [])
+    assert "secret-item" not in written
+    assert [one["event"] for one in told(written)][-2:] == ["draining", "ended"]
+
+
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_unexpected_errors_are_logged_by_their_place(with_ids: bool) -> None:
+    try:
+        {}["h000001"]
+    except KeyError as problem:
+        record = logging.LogRecord("x", logging.ERROR, "", 0, "words", None, (KeyError, problem, problem.__traceback__))
+    found = json.loads(JsonLines(with_ids).format(record))
+    assert (found["problem"], found["level"]) == ("KeyError", "error")
+    assert found["at"][0].startswith(f"{__file__}:")
+    assert found.get("words") == ("'h000001'" if with_ids else None)
+
+
+def test_a_line_a_thing(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logs(False)
+    log("bundle_refused", "error", reason="two\nlines \ud800")
+    logging.getLogger("uvicorn.error").warning("words of the %s", "server")
+    first, second = told(capsys.readouterr().err)
+    assert (first["event"], first["level"], first["reason"]) == ("bundle_refused", "error", "two\nlines \ud800")
+    assert (second["event"], second["message"]) == ("server", "words of the server")
