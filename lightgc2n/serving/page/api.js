@@ -30,12 +30,16 @@ export function keysComeFrom(question) {
 export async function fetched(path, options = {}) {
   for (let wrong = false; ; wrong = true) {
     const sent = key;
-    const response = await fetch(path, { ...options, headers: { ...options.headers, ...keyHeader(sent) } }).catch(() => {
-      throw new ServiceError(0, "unreachable", "No answer came. Is the service still running?");
-    });
+    const response = await fetch(path, { ...options, headers: { ...options.headers, ...keyHeader(sent) } }).catch(
+      () => {
+        throw new ServiceError(0, "unreachable", "No answer came. Is the service still running?");
+      },
+    );
     if (response.status !== 401) return response;
     if (key === sent) {
-      asking ??= askForKey(wrong || sent !== null).finally(() => { asking = null; });
+      asking ??= askForKey(wrong || sent !== null).finally(() => {
+        asking = null;
+      });
       const given = await asking;
       if (given === null) throw new ServiceError(401, "unauthorised", "This service answers those who have a key.");
       key = given;

@@ -12,7 +12,11 @@ const part = (id) => document.getElementById(id);
 
 keysComeFrom(askForKey);
 let known = null; // what the service says of its model, asked once
-const about = () => (known ??= aboutModel().catch((problem) => { known = null; throw problem; }));
+const about = () =>
+  (known ??= aboutModel().catch((problem) => {
+    known = null;
+    throw problem;
+  }));
 
 const view = accountView(part("account"), (account) => {
   part("find-account").classList.add("found");
@@ -64,23 +68,44 @@ function follow() {
   const [name, account] = location.hash.slice(1).split("/");
   if (!(name in openers)) return;
   select(name);
-  if (name === "account" && account && view.current()?.account !== decodeURIComponent(account)) view.open(decodeURIComponent(account));
+  if (name === "account" && account && view.current()?.account !== decodeURIComponent(account))
+    view.open(decodeURIComponent(account));
 }
 
 const search = picker({
-  id: "account-search", label: "Account", placeholder: "Search for an account",
-  find: async (text) => { const { accounts, total } = await findAccounts(text); return { options: accounts, total }; },
+  id: "account-search",
+  label: "Account",
+  placeholder: "Search for an account",
+  find: async (text) => {
+    const { accounts, total } = await findAccounts(text);
+    return { options: accounts, total };
+  },
   named: (one) => [one.account, counted(one.events, "event")],
-  chosen: (one) => view.open(one.account), nothing: (text) => (text ? `No account contains “${text}”.` : "This service holds no accounts."),
+  chosen: (one) => view.open(one.account),
+  nothing: (text) => (text ? `No account contains “${text}”.` : "This service holds no accounts."),
 });
 search.field.addEventListener("focus", () => search.field.select());
 
 function drawSearch() {
   const intro = element(
-    "div", { class: "intro" }, element("h1", {}, "Who shares this account?"),
-    element("p", { class: "lead" }, "A family’s account mixes what several people watch or buy. Pick one: you see how many people are probably behind it, who did what, and what to show each of them next."),
+    "div",
+    { class: "intro" },
+    element("h1", {}, "Who shares this account?"),
+    element(
+      "p",
+      { class: "lead" },
+      "A family’s account mixes what several people watch or buy. Pick one: you see how many people are probably ",
+      "behind it, who did what, and what to show each of them next.",
+    ),
   );
-  const blank = button("or start with an empty history", () => { part("find-account").classList.add("found"); view.blank(); }, { class: "link" });
+  const blank = button(
+    "or start with an empty history",
+    () => {
+      part("find-account").classList.add("found");
+      view.blank();
+    },
+    { class: "link" },
+  );
   const suggestions = element("div", { class: "suggested" });
   show(part("find-account"), intro, search.box, suggestions, element("p", { class: "blank" }, blank), example());
   return suggestions;
@@ -89,28 +114,73 @@ function drawSearch() {
 /** What the page does, as a picture: one log becomes a lane for each person. */
 function example() {
   const log = [..."AABACCABBC"];
-  const row = (lanes, marks) => styled(element("div", { class: "track" }, element("div", { class: "staff" }, marks)), { "--lanes": lanes });
-  const mark = (letter, lane, look, place) => styled(element("span", { class: `mark ${look}`, "data-person": letter }, letter), { "--lane": lane, "--place": place + 1 });
+  const row = (lanes, marks) =>
+    styled(element("div", { class: "track" }, element("div", { class: "staff" }, marks)), { "--lanes": lanes });
+  const mark = (letter, lane, look, place) =>
+    styled(element("span", { class: `mark ${look}`, "data-person": letter }, letter), {
+      "--lane": lane,
+      "--place": place + 1,
+    });
   return element(
-    "div", { class: "example", "aria-hidden": "true" }, element("p", {}, "What the account did"), row(1, log.map((_, place) => mark("", 1, "whoever", place))),
-    element("p", { class: "arrow" }, "↓"), row(3, log.map((letter, place) => mark(letter, "ABC".indexOf(letter) + 1, "sure", place))), element("p", {}, "Who probably did it"),
+    "div",
+    { class: "example", "aria-hidden": "true" },
+    element("p", {}, "What the account did"),
+    row(
+      1,
+      log.map((_, place) => mark("", 1, "whoever", place)),
+    ),
+    element("p", { class: "arrow" }, "↓"),
+    row(
+      3,
+      log.map((letter, place) => mark(letter, "ABC".indexOf(letter) + 1, "sure", place)),
+    ),
+    element("p", {}, "Who probably did it"),
   );
 }
 
 async function suggest(place) {
   try {
     const { accounts, total } = await findAccounts("", SUGGESTED);
-    if (!total) return show(place, element("p", { class: "empty" }, "This service holds no accounts’ histories. You can still build a history of your own:"));
-    show(place, element("p", { id: "suggested-label" }, `A few of ${total.toLocaleString("en-GB")}:`),
-      element("ul", { class: "chips", "aria-labelledby": "suggested-label" }, accounts.map((one) => element("li", {},
-        element("button", { type: "button", onclick: () => view.open(one.account) }, one.account, element("span", { class: "more" }, counted(one.events, "event")))))));
+    if (!total)
+      return show(
+        place,
+        element(
+          "p",
+          { class: "empty" },
+          "This service holds no accounts’ histories. You can still build a history of your own:",
+        ),
+      );
+    show(
+      place,
+      element("p", { id: "suggested-label" }, `A few of ${total.toLocaleString("en-GB")}:`),
+      element(
+        "ul",
+        { class: "chips", "aria-labelledby": "suggested-label" },
+        accounts.map((one) =>
+          element(
+            "li",
+            {},
+            element(
+              "button",
+              { type: "button", onclick: () => view.open(one.account) },
+              one.account,
+              element("span", { class: "more" }, counted(one.events, "event")),
+            ),
+          ),
+        ),
+      ),
+    );
   } catch (problem) {
-    show(place, failure(problem, () => suggest(place)));
+    show(
+      place,
+      failure(problem, () => suggest(place)),
+    );
   }
 }
 
 function askForKey(wrong) {
-  const dialog = part("key"), field = part("key-field");
+  const dialog = part("key"),
+    field = part("key-field");
   part("key-wrong").textContent = wrong ? "The service does not take that key." : "";
   field.value = "";
   dialog.returnValue = "";

@@ -22,23 +22,48 @@ export async function drawBrowser(place, about, current) {
     const asked = await historyOf(current);
     if (opened) return await run(result, asked);
     const start = button("Fetch the model and run it here", () => run(result, asked), { class: "strong" });
-    show(result, element("p", { class: "hint" }, "This fetches the model and onnxruntime-web from the service, about 15 MB, once."), element("p", { class: "row" }, start));
+    show(
+      result,
+      element(
+        "p",
+        { class: "hint" },
+        "This fetches the model and onnxruntime-web from the service, about 15 MB, once.",
+      ),
+      element("p", { class: "row" }, start),
+    );
   } catch (problem) {
-    show(result, failure(problem, () => drawBrowser(place, about, current)));
+    show(
+      result,
+      failure(problem, () => drawBrowser(place, about, current)),
+    );
   }
 }
 
 function heading() {
   return element(
-    "div", { class: "finding" }, element("p", { class: "eyebrow" }, "On this device"), element("h1", {}, "The same model, inside this browser"),
-    element("p", { class: "lead" }, "The model is small enough to run where you are. The history goes in and the list comes out here; the service is asked only to compare."),
+    "div",
+    { class: "finding" },
+    element("p", { class: "eyebrow" }, "On this device"),
+    element("h1", {}, "The same model, inside this browser"),
+    element(
+      "p",
+      { class: "lead" },
+      "The model is small enough to run where you are. The history goes in and the list comes out here; ",
+      "the service is asked only to compare.",
+    ),
   );
 }
 
 function howToGetIt() {
   return element(
-    "div", { class: "card howto" }, element("h2", {}, "One thing is missing"),
-    element("p", {}, "Browsers run the model with onnxruntime-web, which is not part of this package. In the project’s folder,"),
+    "div",
+    { class: "card howto" },
+    element("h2", {}, "One thing is missing"),
+    element(
+      "p",
+      {},
+      "Browsers run the model with onnxruntime-web, which is not part of this package. In the project’s folder,",
+    ),
     element("pre", { tabindex: "0" }, element("code", {}, "scripts/fetch-web")),
     element("p", {}, "fetches it from npm and checks it. Then start the service again."),
   );
@@ -47,9 +72,17 @@ function howToGetIt() {
 /** What is asked: the history that is looked at, or a few items where there is none. */
 async function historyOf(current) {
   const events = current ? kept(current.entries) : [];
-  if (events.length) return { ...question(null, events, current.timed, K), whose: `the ${counted(events.length, "event")} of ${current.account ?? "your own history"}` };
+  if (events.length)
+    return {
+      ...question(null, events, current.timed, K),
+      whose: `the ${counted(events.length, "event")} of ${current.account ?? "your own history"}`,
+    };
   const { items } = await findItems("", 3);
-  return { history: items.map((one) => one.item), k: K, whose: `three items (no account is open): ${items.map(nameOf).join(", ")}` };
+  return {
+    history: items.map((one) => one.item),
+    k: K,
+    whose: `three items (no account is open): ${items.map(nameOf).join(", ")}`,
+  };
 }
 
 async function open() {
@@ -74,18 +107,31 @@ async function run(place, asked) {
     const { recommend } = await import("./device/recommend.js");
     let answer = await recommend(bundle, { history, k });
     const times = [];
-    for (let turn = 0; turn < RUNS; turn += 1) times.push((answer = await recommend(bundle, { history, k })).milliseconds);
+    for (let turn = 0; turn < RUNS; turn += 1)
+      times.push((answer = await recommend(bundle, { history, k })).milliseconds);
     const started = performance.now();
     const told = await askService({ history, k });
     const round = performance.now() - started;
     const facts = [
-      ["A list here, median", time(median(times))], ["By the service, there and back", time(round)],
-      ["Starting the model", time(milliseconds)], ["Fetched for it", `${(bytes / MEGABYTE).toFixed(2)} MB`],
+      ["A list here, median", time(median(times))],
+      ["By the service, there and back", time(round)],
+      ["Starting the model", time(milliseconds)],
+      ["Fetched for it", `${(bytes / MEGABYTE).toFixed(2)} MB`],
     ];
-    show(place, numbers([...facts, ...(await people(bundle, asked))]), verdict(answer, told), sideBySide(answer, told, asked.whose));
+    show(
+      place,
+      numbers([...facts, ...(await people(bundle, asked))]),
+      verdict(answer, told),
+      sideBySide(answer, told, asked.whose),
+    );
   } catch (problem) {
     opened = null;
-    show(place, failure(problem.heading ? problem : { heading: "The model does not run here", message: problem.message }, () => run(place, asked)));
+    show(
+      place,
+      failure(problem.heading ? problem : { heading: "The model does not run here", message: problem.message }, () =>
+        run(place, asked),
+      ),
+    );
   }
 }
 
@@ -95,17 +141,27 @@ const median = (values) => [...values].sort((one, other) => one - other)[Math.fl
 /** How many people are found here, beside what the service finds. */
 async function people(bundle, asked) {
   if (!bundle.finder || !asked.times) return [];
-  const [{ findPeople }, { numbersOf }] = await Promise.all([import("./device/people.js"), import("./device/recommend.js")]);
+  const [{ findPeople }, { numbersOf }] = await Promise.all([
+    import("./device/people.js"),
+    import("./device/recommend.js"),
+  ]);
   const started = performance.now();
   const found = findPeople(bundle.finder, numbersOf(bundle, asked.history).numbers, asked.times);
   const took = performance.now() - started;
   const { count } = await peopleIf({ history: asked.history, times: asked.times, k: 1 });
   const agreed = count === found.count ? "as the service says" : `the service says ${inWords(count)}`;
-  return [["Finding people here", time(took)], ["People found here", `${found.count}, ${agreed}`]];
+  return [
+    ["Finding people here", time(took)],
+    ["People found here", `${found.count}, ${agreed}`],
+  ];
 }
 
 function numbers(facts) {
-  return element("dl", { class: "facts" }, facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
+  return element(
+    "dl",
+    { class: "facts" },
+    facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))),
+  );
 }
 
 /** Whether two lists are the same but for items whose scores are as good as equal. */
@@ -123,19 +179,49 @@ export function compare(here, there) {
 
 function verdict(answer, told) {
   const { same, from, swapped } = compare(answer.items, told.items);
-  const words = !same ? `The lists differ, from place ${from} on.`
-    : swapped ? `The same list as the service’s, but for ${swapped} places whose scores are as good as equal.`
+  const words = !same
+    ? `The lists differ, from place ${from} on.`
+    : swapped
+      ? `The same list as the service’s, but for ${swapped} places whose scores are as good as equal.`
       : `The same list as the service’s, all ${answer.items.length} places.`;
-  return element("p", { class: same ? "verdict same" : "verdict other" }, element("span", { "aria-hidden": "true" }, same ? "✓" : "≠"), words);
+  return element(
+    "p",
+    { class: same ? "verdict same" : "verdict other" },
+    element("span", { "aria-hidden": "true" }, same ? "✓" : "≠"),
+    words,
+  );
 }
 
 function sideBySide(answer, told, whose) {
-  const row = (one, place) => element("tr", {}, element("td", {}, String(place + 1)), element("td", {}, nameOf(one)), element("td", {}, told.items[place] ? nameOf(told.items[place]) : ""));
+  const row = (one, place) =>
+    element(
+      "tr",
+      {},
+      element("td", {}, String(place + 1)),
+      element("td", {}, nameOf(one)),
+      element("td", {}, told.items[place] ? nameOf(told.items[place]) : ""),
+    );
   return element(
-    "figure", { class: "compared" }, element("figcaption", {}, `For ${whose}`),
-    element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Both lists" }, element(
-      "table", {}, element("thead", {}, element("tr", {}, ["", "This browser", "The service"].map((name) => element("th", { scope: "col" }, name)))),
-      element("tbody", {}, answer.items.map(row)),
-    )),
+    "figure",
+    { class: "compared" },
+    element("figcaption", {}, `For ${whose}`),
+    element(
+      "div",
+      { class: "scroll", tabindex: "0", role: "group", "aria-label": "Both lists" },
+      element(
+        "table",
+        {},
+        element(
+          "thead",
+          {},
+          element(
+            "tr",
+            {},
+            ["", "This browser", "The service"].map((name) => element("th", { scope: "col" }, name)),
+          ),
+        ),
+        element("tbody", {}, answer.items.map(row)),
+      ),
+    ),
   );
 }

@@ -28,7 +28,9 @@ export function button(text, onclick, attributes = {}) {
 export function say(sentence) {
   const place = document.getElementById("said");
   place.textContent = "";
-  requestAnimationFrame(() => { place.textContent = sentence; });
+  requestAnimationFrame(() => {
+    place.textContent = sentence;
+  });
 }
 
 export function show(place, ...children) {
@@ -43,7 +45,8 @@ export function waiting(sentence) {
 /** A failure in words, with a way out. */
 export function failure(problem, again) {
   return element(
-    "div", { class: "failure", role: "alert" },
+    "div",
+    { class: "failure", role: "alert" },
     element("h2", {}, problem.heading ?? "That did not work"),
     element("p", {}, problem.message),
     again ? element("p", {}, button("Try again", again)) : null,
@@ -51,7 +54,8 @@ export function failure(problem, again) {
 }
 
 export const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
-export const counted = (number, one, many = `${one}s`) => `${number.toLocaleString("en-GB")} ${number === 1 ? one : many}`;
+export const counted = (number, one, many = `${one}s`) =>
+  `${number.toLocaleString("en-GB")} ${number === 1 ? one : many}`;
 
 /** "a", "a and b", "a, b and c" */
 export function listed(words) {

@@ -3,14 +3,20 @@
 // An entry is {key, item, title, time, sitting, added, removed}. What is removed stays in its place, so that it can be
 // put back, and is left out of what the service is asked.
 
-const MINUTE = 60_000, DAY = 86_400_000;
+const MINUTE = 60_000,
+  DAY = 86_400_000;
 let additions = 0; // so far, so that no two have the same key
 
 /** The entries of an answer of the service. */
 export function entriesOf(answer) {
   return answer.events.map((event, place) => ({
-    key: `e${place}`, item: event.item, title: event.title, time: event.time ?? null,
-    sitting: answer.sessions[place], added: false, removed: false,
+    key: `e${place}`,
+    item: event.item,
+    title: event.title,
+    time: event.time ?? null,
+    sitting: answer.sessions[place],
+    added: false,
+    removed: false,
   }));
 }
 
@@ -48,7 +54,11 @@ function timeAfter(last, now) {
 /** Milliseconds of a time as the service writes it, by the clock of the log. */
 export const moment = (time) => Date.parse(`${time.replace(" ", "T").padEnd(16, "T00:00")}:00Z`);
 
-const written = (milliseconds, hours) => new Date(milliseconds).toISOString().slice(0, hours ? 16 : 10).replace("T", " ");
+const written = (milliseconds, hours) =>
+  new Date(milliseconds)
+    .toISOString()
+    .slice(0, hours ? 16 : 10)
+    .replace("T", " ");
 
 /** What the service is asked for the people behind these entries. */
 export function question(account, entries, timed, k) {
@@ -75,7 +85,8 @@ export function lettersFor(before, after, people) {
     const was = before.get(key)?.person;
     if (was) shared.set(`${event.person}${was}`, (shared.get(`${event.person}${was}`) ?? 0) + 1);
   }
-  const letters = new Map(), taken = new Set();
+  const letters = new Map(),
+    taken = new Set();
   for (const [pair] of [...shared].sort((one, other) => other[1] - one[1])) {
     const [now, was] = pair;
     if (letters.has(now) || taken.has(was)) continue;

@@ -10,12 +10,29 @@ const PAUSE = 150; // milliseconds after the last letter
  * `find(text)` gives {options, total}; `named(option)` [name, remark]; `chosen(option)` is called with the choice.
  */
 export function picker({ id, label, placeholder, find, named, chosen, nothing, clears = false }) {
-  const list = element("ul", { id: `${id}-list`, class: "suggestions", role: "listbox", "aria-label": label, hidden: true });
-  const field = element("input", {
-    id, type: "search", role: "combobox", placeholder, autocomplete: "off", spellcheck: "false", enterkeyhint: "go",
-    "aria-expanded": "false", "aria-controls": list.id, "aria-autocomplete": "list",
+  const list = element("ul", {
+    id: `${id}-list`,
+    class: "suggestions",
+    role: "listbox",
+    "aria-label": label,
+    hidden: true,
   });
-  let options = [], active = -1, latest = 0, timer = 0;
+  const field = element("input", {
+    id,
+    type: "search",
+    role: "combobox",
+    placeholder,
+    autocomplete: "off",
+    spellcheck: "false",
+    enterkeyhint: "go",
+    "aria-expanded": "false",
+    "aria-controls": list.id,
+    "aria-autocomplete": "list",
+  });
+  let options = [],
+    active = -1,
+    latest = 0,
+    timer = 0;
 
   const close = () => {
     latest += 1; // an answer that is still on its way opens nothing
@@ -61,9 +78,16 @@ export function picker({ id, label, placeholder, find, named, chosen, nothing, c
     const shown = options.map((option, place) => {
       const [name, more] = named(option);
       return element(
-        "li", { id: `${id}-${place}`, role: "option", "aria-selected": "false", onmousedown: (event) => event.preventDefault(),
-          onclick: () => choose(option) },
-        element("span", { class: "name" }, name), more ? element("span", { class: "more" }, more) : null,
+        "li",
+        {
+          id: `${id}-${place}`,
+          role: "option",
+          "aria-selected": "false",
+          onmousedown: (event) => event.preventDefault(),
+          onclick: () => choose(option),
+        },
+        element("span", { class: "name" }, name),
+        more ? element("span", { class: "more" }, more) : null,
       );
     });
     const left = found.total - options.length;
@@ -78,7 +102,10 @@ export function picker({ id, label, placeholder, find, named, chosen, nothing, c
       else open();
     },
   };
-  field.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(open, PAUSE); });
+  field.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(open, PAUSE);
+  });
   field.addEventListener("click", () => list.hidden && open());
   field.addEventListener("blur", close);
   field.addEventListener("keydown", (event) => {

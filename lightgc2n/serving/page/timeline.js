@@ -20,7 +20,11 @@ export function drawTimeline(place, { entries, events, lanes, chosen, current, c
   const drawn = all ? entries : entries.slice(-SHOWN);
   const tip = element("div", { class: "tip", role: "tooltip", hidden: true });
   const track = styled(
-    element("div", { class: "track", role: "group", "aria-label": "Events, oldest first. Arrow keys move along, Enter chooses." }),
+    element("div", {
+      class: "track",
+      role: "group",
+      "aria-label": "Events, oldest first. Arrow keys move along, Enter chooses.",
+    }),
     { "--lanes": Math.max(lanes.length, 1) },
   );
   const marks = new Map();
@@ -32,14 +36,27 @@ export function drawTimeline(place, { entries, events, lanes, chosen, current, c
       marks.set(entry.key, styled(mark, { "--place": number + 1 }));
       staff.append(mark);
     }
-    track.append(element("div", { class: "sitting" }, element("span", { class: "day", "aria-hidden": "true" }, dayOf(sitting[0], before, entries)), staff));
+    track.append(
+      element(
+        "div",
+        { class: "sitting" },
+        element("span", { class: "day", "aria-hidden": "true" }, dayOf(sitting[0], before, entries)),
+        staff,
+      ),
+    );
     before = sitting[0];
   }
   listen(track, tip, marks, { entries, events, choose, remove });
   const older = entries.length - drawn.length;
   show(
     place,
-    older ? element("p", { class: "older" }, button(`Show ${older.toLocaleString("en-GB")} older events`, showAll, { class: "quiet" })) : null,
+    older
+      ? element(
+          "p",
+          { class: "older" },
+          button(`Show ${older.toLocaleString("en-GB")} older events`, showAll, { class: "quiet" }),
+        )
+      : null,
     element("div", { class: "stage" }, track, tip),
   );
   const stop = marks.get(current) ?? marks.get(chosen) ?? [...marks.values()].at(-1);
@@ -50,7 +67,8 @@ function sittings(entries) {
   const groups = [];
   for (const entry of entries) {
     const group = groups.at(-1);
-    if (group && group[0].sitting === entry.sitting && group[0].added === entry.added && group.length < LONGEST_ROW) group.push(entry);
+    if (group && group[0].sitting === entry.sitting && group[0].added === entry.added && group.length < LONGEST_ROW)
+      group.push(entry);
     else groups.push([entry]);
   }
   return groups;
@@ -61,8 +79,16 @@ function markOf(entry, event, lane, pressed) {
   const look = entry.removed ? "removed" : event ? degree(event.probability) : "unsure";
   const made = element(
     "button",
-    { type: "button", class: `mark ${look}${entry.added ? " added" : ""}`, tabindex: "-1", "data-key": entry.key, "data-item": entry.item,
-      "data-person": letter, "aria-label": spoken(entry, event), "aria-pressed": String(pressed) },
+    {
+      type: "button",
+      class: `mark ${look}${entry.added ? " added" : ""}`,
+      tabindex: "-1",
+      "data-key": entry.key,
+      "data-item": entry.item,
+      "data-person": letter,
+      "aria-label": spoken(entry, event),
+      "aria-pressed": String(pressed),
+    },
     look === "unsure" ? letter.toLowerCase() : letter,
   );
   return styled(made, { "--lane": lane.get(letter) ?? 1 });
@@ -89,7 +115,9 @@ function listen(track, tip, marks, { entries, events, choose, remove }) {
     const mark = markAt(event);
     if (mark) showTip(tip, mark, entryOf.get(mark.dataset.key), events.get(mark.dataset.key));
   };
-  const leave = () => { tip.hidden = true; };
+  const leave = () => {
+    tip.hidden = true;
+  };
   track.addEventListener("pointerover", point);
   track.addEventListener("pointerleave", leave);
   track.addEventListener("focusin", point);
@@ -116,7 +144,11 @@ function showTip(tip, mark, entry, event) {
   show(
     tip,
     element("p", { class: "tip-name" }, nameOf(entry)),
-    element("p", { class: "tip-when" }, [when(entry.time), entry.removed ? "removed" : null, entry.added ? "added" : null].filter(Boolean).join(" · ")),
+    element(
+      "p",
+      { class: "tip-when" },
+      [when(entry.time), entry.removed ? "removed" : null, entry.added ? "added" : null].filter(Boolean).join(" · "),
+    ),
     rows,
   );
   tip.hidden = false;
@@ -128,8 +160,17 @@ function showTip(tip, mark, entry, event) {
 /** A bar for each person, most likely first. */
 export function sharesOf(event) {
   const rows = event.shares.map((share, place) => [event.order[place], share]).sort((one, other) => other[1] - one[1]);
-  return element("ul", { class: "shares" }, rows.map(([letter, share]) => element(
-    "li", { "data-person": letter }, element("span", { class: "letter" }, letter),
-    styled(element("span", { class: "bar", "aria-hidden": "true" }), { "--share": share }), element("span", { class: "number" }, percent(share)),
-  )));
+  return element(
+    "ul",
+    { class: "shares" },
+    rows.map(([letter, share]) =>
+      element(
+        "li",
+        { "data-person": letter },
+        element("span", { class: "letter" }, letter),
+        styled(element("span", { class: "bar", "aria-hidden": "true" }), { "--share": share }),
+        element("span", { class: "number" }, percent(share)),
+      ),
+    ),
+  );
 }

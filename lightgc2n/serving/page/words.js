@@ -3,7 +3,20 @@
 import { counted, listed, percent } from "./dom.js";
 import { moment } from "./history.js";
 
-const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
+const MONTHS = [
+  "January",
+  "February",
+  "March",
+  "April",
+  "May",
+  "June",
+  "July",
+  "August",
+  "September",
+  "October",
+  "November",
+  "December",
+];
 export const WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const COUNTS = ["no", "one", "two", "three", "four", "five"];
 const HOURS_TOGETHER = 4;
@@ -17,7 +30,10 @@ export const inWords = (number) => COUNTS[number] ?? String(number);
 export function dateOf(time) {
   const date = new Date(moment(time));
   return {
-    day: date.getUTCDate(), month: MONTHS[date.getUTCMonth()], year: date.getUTCFullYear(), clock: time.length > 10 ? time.slice(11) : null,
+    day: date.getUTCDate(),
+    month: MONTHS[date.getUTCMonth()],
+    year: date.getUTCFullYear(),
+    clock: time.length > 10 ? time.slice(11) : null,
   };
 }
 
@@ -37,10 +53,14 @@ export function sureness(answer) {
   const given = `it gives ${manyPeople(count)} a chance of ${percent(confidence)}`;
   if (others[0]?.chance > confidence) {
     // Counting is cautious: an account is split when the evidence is clear, and not before.
-    return `The model is unsure: ${given} and ${manyPeople(others[0].people)} ${percent(others[0].chance)}, and tells people apart only where the evidence is clear.`;
+    const other = `${manyPeople(others[0].people)} ${percent(others[0].chance)}`;
+    return `The model is unsure: ${given} and ${other}, and tells people apart only where the evidence is clear.`;
   }
-  const word = confidence >= 0.85 ? "sure" : confidence >= 0.65 ? "fairly sure" : confidence >= 0.45 ? "not very sure" : "unsure";
-  const rest = others.length ? ` Next most likely: ${listed(others.map(({ chance, people }) => `${inWords(people)} (${percent(chance)})`))}.` : "";
+  const word =
+    confidence >= 0.85 ? "sure" : confidence >= 0.65 ? "fairly sure" : confidence >= 0.45 ? "not very sure" : "unsure";
+  const rest = others.length
+    ? ` Next most likely: ${listed(others.map(({ chance, people }) => `${inWords(people)} (${percent(chance)})`))}.`
+    : "";
   return `The model is ${word} of that: ${given}.${rest}`;
 }
 
@@ -80,13 +100,17 @@ function activeOn(active) {
 function daysOf(shares) {
   const most = shares.map((share, day) => [share, day]).filter(([share]) => share >= 1.5 / 7);
   most.sort((one, other) => other[0] - one[0]);
-  const days = most.slice(0, 2).map(([, day]) => day).sort((one, other) => one - other);
+  const days = most
+    .slice(0, 2)
+    .map(([, day]) => day)
+    .sort((one, other) => one - other);
   return days.length ? `on ${listed(days.map((day) => `${WEEKDAYS[day]}s`))}` : "on all days alike";
 }
 
 /** The four hours, one after another and across midnight too, in which most happens. */
 function busiest(hours) {
-  const within = (from) => Array.from({ length: HOURS_TOGETHER }, (_, step) => hours[(from + step) % 24]).reduce((sum, one) => sum + one, 0);
+  const within = (from) =>
+    Array.from({ length: HOURS_TOGETHER }, (_, step) => hours[(from + step) % 24]).reduce((sum, one) => sum + one, 0);
   const starts = hours.map((_, from) => [within(from), from]);
   const [share, from] = starts.reduce((best, one) => (one[0] > best[0] + 1e-9 ? one : best));
   return { from, share };
@@ -103,7 +127,9 @@ export function spoken(entry, event) {
 
 /** Whose one event probably is, and who else's it may be. */
 export function whose(event) {
-  const others = event.shares.map((share, place) => [event.order[place], share]).filter(([letter, share]) => letter !== event.person && share >= 0.005);
+  const others = event.shares
+    .map((share, place) => [event.order[place], share])
+    .filter(([letter, share]) => letter !== event.person && share >= 0.005);
   others.sort((one, other) => other[1] - one[1]);
   const rest = others.length ? ` (${others.map(([letter, share]) => `${letter} ${percent(share)}`).join(", ")})` : "";
   return `Person ${event.person}’s with a chance of ${percent(event.probability)}${rest}.`;

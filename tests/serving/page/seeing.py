@@ -31,9 +31,11 @@ class Api:
 
     def people_if(self, account: str, events: list[Any]) -> Any:
         """The people if these events were the account's history."""
-        body = {"account": account, "history": [event["item"] for event in events], "k": K}
-        body["times"] = [event["time"] for event in events]
-        request = Request(f"{self.address}/v1/people", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        history, times = ([event[name] for event in events] for name in ("item", "time"))
+        return self.post("/v1/people", {"account": account, "history": history, "times": times, "k": K})
+
+    def post(self, path: str, body: Any) -> Any:
+        request = Request(self.address + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
         with urlopen(request) as answer:
             return json.load(answer)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lightgc2n.serving.settings import read_keys
+from tests.serving.folders import NEEDS_RUNTIME
 from tests.serving.page.seeing import BROWSER, KEY, Api, marks, settled
 from tests.serving.running import running
 
@@ -26,6 +27,49 @@ def test_the_second_tab_shows_card_and_report(visit: Any, api: Api) -> None:
     page.locator("iframe").scroll_into_view_if_needed()
     assert page.frame_locator("iframe").locator("h1").inner_text()
     assert page.locator("#panel-account").is_hidden()
+
+
+@NEEDS_RUNTIME
+def test_the_third_tab_runs_the_model_and_makes_the_same_list(visit: Any, api: Api, shared: str) -> None:
+    page, found = visit(f"/#account/{shared}"), api.people(shared)
+    page.wait_for_selector(".list")
+    page.get_by_role("tab", name="In this browser").click()
+    page.get_by_role("button", name="Fetch the model and run it here").click()
+    page.wait_for_selector(".verdict")
+    history = [event["item"] for event in found["events"]]
+    told = api.post("/v1/recommend", {"history": history, "k": 20})["items"]
+    for column in (2, 3):
+        names = page.locator(f".compared tbody td:nth-child({column})").all_inner_texts()
+        assert names == [one["title"] for one in told]
+    assert "The same list as the service’s, all 20 places." in page.locator(".verdict").inner_text()
+    facts = dict(row.split("\n") for row in page.locator(".result .facts > div").all_inner_texts())
+    assert re.fullmatch(r"\d+(\.\d+)?\xa0ms", facts["A list here, median"])
+    times = [event["time"] for event in found["events"]]
+    count = api.post("/v1/people", {"history": history, "times": times, "k": 1})["count"]
+    assert facts["People found here"] == f"{count}, as the service says"
+
+
+def test_the_third_tab_says_how_to_get_what_is_missing(visit: Any) -> None:
+    page = visit("/report")  # no file of the page yet, so that what it asks first can be answered otherwise
+    page.route("**/v1/model", lambda route: route.fulfill(json={"device": False}))
+    page.goto(f"{page.url.removesuffix('/report')}/#browser")
+    assert "scripts/fetch-web" in page.locator(".howto").inner_text()
+
+
+LISTS = """async ([here, there]) => {
+  const { compare } = await import('/page/browser.js');
+  const list = text => text.split(' ').map(one => ({ item: one[0], score: Number(one.slice(1)) }));
+  return compare(list(here), list(there));
+}"""
+
+
+def test_lists_are_compared_by_hand(visit: Any) -> None:
+    page = visit()
+    same = {"same": True, "from": 0, "swapped": 0}
+    assert page.evaluate(LISTS, ["a3 b2", "a3 b2"]) == same
+    assert page.evaluate(LISTS, ["a3 b3.000001", "b3.000001 a3"]) == same | {"swapped": 2}, "as good as equal"
+    assert page.evaluate(LISTS, ["a3 b2", "b2 a3"]) == {"same": False, "from": 1, "swapped": 2}
+    assert page.evaluate(LISTS, ["a3 b2", "a3"])["same"] is False
 
 
 TEXT = """# <b>a</b>
