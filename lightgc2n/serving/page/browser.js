@@ -174,7 +174,8 @@ export function compare(here, there) {
     return !other || Math.abs(score - other.score) > SAME_SCORE * Math.max(1, Math.abs(score), Math.abs(other.score));
   });
   const swapped = here.filter((one, place) => there[place]?.item !== one.item).length;
-  return { same: differs < 0 && here.length === there.length, from: differs + 1, swapped };
+  const same = differs < 0 && here.length === there.length;
+  return { same, from: same ? 0 : (differs < 0 ? here.length : differs) + 1, swapped };
 }
 
 function verdict(answer, told) {
