@@ -20,6 +20,7 @@ const MONTHS = [
 export const WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const COUNTS = ["no", "one", "two", "three", "four", "five"];
 const HOURS_TOGETHER = 4;
+const MANY_TIMES = 100;
 
 export const nameOf = (thing) => thing.title ?? thing.item;
 /** The same within a sentence, where a title would run into the words around it. */
@@ -84,9 +85,14 @@ export function portrait(person) {
 function likesOf(likes) {
   if (!likes.length) return "Has nothing more often than everybody.";
   const [first, ...others] = likes;
-  const often = first.times >= 10 ? Math.round(first.times).toLocaleString("en-GB") : first.times.toFixed(1);
   const also = others.length ? `, and also ${listed(others.slice(0, 2).map(quoted))} more than most` : "";
-  return `Has ${quoted(first)} ${often} times as often as everybody${also}.`;
+  return `Has ${quoted(first)} ${often(first.times)} as often as everybody${also}.`;
+}
+
+/** Rare items make large numbers that mean no more than many. */
+function often(times) {
+  if (times > MANY_TIMES) return `over ${MANY_TIMES} times`;
+  return `${times >= 10 ? Math.round(times) : times.toFixed(1)} times`;
 }
 
 function activeOn(active) {
