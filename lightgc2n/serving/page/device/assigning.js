@@ -146,7 +146,9 @@ function product(left, right) {
   return left.map((row) => {
     const sums = new Float64Array(right[0].length);
     for (let at = 0; at < row.length; at++) {
-      for (let column = 0; column < sums.length; column++) sums[column] += row[at] * right[at][column];
+      const value = row[at];
+      const other = right[at];
+      for (let column = 0; column < sums.length; column++) sums[column] += value * other[column];
     }
     return sums;
   });

@@ -14,23 +14,42 @@ const MOST_ROUNDS = 60; // for one value; three are usual
  * @returns {{values: Float64Array, vectors: Float64Array[]}}
  */
 export function eigen(matrix) {
-  const { diagonal, beside, basis } = tridiagonal(matrix);
+  return solve(matrix, matrix.map((_, at) => axis(matrix.length, at)));
+}
+
+/**
+ * Eigenvalues alone, from the smallest to the largest.
+ *
+ * @param {Float64Array[]} matrix symmetric; it is not changed
+ * @returns {Float64Array}
+ */
+export function eigenvalues(matrix) {
+  return solve(matrix, matrix.map(() => new Float64Array(0))).values; // vectors without length cost nothing
+}
+
+function axis(length, place) {
+  const found = new Float64Array(length);
+  found[place] = 1;
+  return found;
+}
+
+/** The basis is turned along with the matrix, and ends as the eigenvectors. */
+function solve(matrix, basis) {
+  const { diagonal, beside } = tridiagonal(matrix, basis);
   for (let place = 0; place < diagonal.length; place++) settle(diagonal, beside, basis, place);
   const order = Array.from(diagonal.keys()).sort((one, other) => diagonal[one] - diagonal[other]);
   return { values: Float64Array.from(order, (at) => diagonal[at]), vectors: order.map((at) => basis[at]) };
 }
 
 /** The same matrix seen from another basis, in which only the diagonal and what is beside it are filled. */
-function tridiagonal(matrix) {
+function tridiagonal(matrix, basis) {
   const size = matrix.length;
   const rows = matrix.map((row) => Float64Array.from(row));
-  const basis = rows.map((_, at) => Float64Array.from({ length: size }, (_, other) => Number(at === other)));
   for (let column = 0; column < size - 2; column++) reflect(rows, basis, column);
   return {
     diagonal: Float64Array.from(rows, (row, at) => row[at]),
     // The last place is behind the end, and stays empty.
     beside: Float64Array.from(rows, (row, at) => (at + 1 < size ? row[at + 1] : 0)),
-    basis,
   };
 }
 
@@ -46,15 +65,16 @@ function reflect(rows, basis, column) {
   if (norm === 0) return;
   for (let at = first; at < size; at++) mirror[at] /= norm;
   // (1 - 2vv') A (1 - 2vv') = A - 2vw' - 2wv' with w = Av - (v'Av) v.
-  const image = rows.map((row) => dot(row, mirror));
+  const image = Float64Array.from(rows, (row) => dot(row, mirror));
   const along = dot(image, mirror);
   const change = image.map((value, at) => value - along * mirror[at]);
   for (let at = column; at < size; at++) {
-    for (let other = column; other < size; other++) {
-      rows[at][other] -= 2 * (mirror[at] * change[other] + change[at] * mirror[other]);
-    }
+    const row = rows[at];
+    const mirrored = 2 * mirror[at];
+    const changed = 2 * change[at];
+    for (let other = column; other < size; other++) row[other] -= mirrored * change[other] + changed * mirror[other];
   }
-  const turned = new Float64Array(size);
+  const turned = new Float64Array(basis[0].length);
   for (let at = first; at < size; at++) addTimes(turned, basis[at], mirror[at]);
   for (let at = first; at < size; at++) addTimes(basis[at], turned, -2 * mirror[at]);
 }
@@ -107,7 +127,8 @@ function chase(diagonal, beside, basis, place, end) {
 
 function rotate(one, other, cosine, sine) {
   for (let at = 0; at < one.length; at++) {
-    const [left, right] = [one[at], other[at]];
+    const left = one[at];
+    const right = other[at];
     other[at] = sine * left + cosine * right;
     one[at] = cosine * left - sine * right;
   }

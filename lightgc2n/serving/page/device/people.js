@@ -4,7 +4,7 @@
  */
 
 import { assign, assignOthers, fits, prepare, softmax } from "./assigning.js";
-import { eigen } from "./eigen.js";
+import { eigenvalues } from "./eigen.js";
 import { describe, pairFeatures, sessionNumbers } from "./sessions.js";
 import { microseconds } from "./times.js";
 
@@ -40,7 +40,7 @@ export function findPeople(finder, items, times = null) {
   const recent = sessions.slice(-MOST_SESSIONS);
   const size = recent.map((one) => one.items.length);
   const asked = prepare(evidenceWithin(finder, recent), size);
-  const chances = countChances(finder, countFeatures(asked));
+  const chances = atMost(countChances(finder, countFeatures(asked)), recent.length);
   const count = decide(chances, finder.count.caution);
   const found = assign(asked, count);
   const older = sessions.slice(0, sessions.length - recent.length);
@@ -118,7 +118,7 @@ function countFeatures(asked) {
   const pairs = evidence.flatMap((row, at) => Array.from(row.subarray(at + 1)));
   if (!pairs.length) pairs.push(0);
   const likely = SHARES.map((share) => mean(pairs.map((pair) => Math.log1p(share * Math.expm1(pair)))));
-  const values = Array.from(eigen(evidence).values).reverse();
+  const values = Array.from(eigenvalues(evidence)).reverse();
   const spectrum = Array.from({ length: MOST_PEOPLE }, (_, at) => (values[at] ?? 0) / sessions);
   const agreements = spectrum.map((_, at) => agreement(asked, at + 1));
   const average = mean(pairs);
@@ -161,6 +161,13 @@ function countChances({ count: { centre, spread, weights } }, features) {
   const row = [1, ...scaled, ...scaled.map((value) => (value ** 2 - 1) / 2)];
   const score = (person) => row.reduce((sum, value, at) => sum + value * weights[at * MOST_PEOPLE + person], 0);
   return softmax(Array.from({ length: MOST_PEOPLE }, (_, person) => score(person)));
+}
+
+/** The same chances, if there cannot be more people than this. */
+function atMost(chances, most) {
+  const possible = chances.map((chance, at) => (at < most ? chance : 0));
+  const sum = possible.reduce((one, other) => one + other, 0);
+  return possible.map((chance) => chance / sum);
 }
 
 /** The likeliest count, one person being favoured. */
