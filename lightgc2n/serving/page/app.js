@@ -66,10 +66,19 @@ function listenToTabs() {
 /** Where the address leads; an account's name stands behind a slash. */
 function follow() {
   const [name, account] = location.hash.slice(1).split("/");
-  if (!(name in openers)) return;
+  if (!Object.hasOwn(openers, name)) return;
   select(name);
-  if (name === "account" && account && view.current()?.account !== decodeURIComponent(account))
-    view.open(decodeURIComponent(account));
+  const wanted = name === "account" && account ? decoded(account) : null;
+  if (wanted && view.current()?.account !== wanted) view.open(wanted);
+}
+
+/** A name out of an address; one that nobody encoded stays as it is. */
+function decoded(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
 }
 
 const search = picker({

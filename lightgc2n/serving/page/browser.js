@@ -218,7 +218,7 @@ function sideBySide(answer, told, whose) {
           element(
             "tr",
             {},
-            ["", "This browser", "The service"].map((name) => element("th", { scope: "col" }, name)),
+            ["Place", "This browser", "The service"].map((name) => element("th", { scope: "col" }, name)),
           ),
         ),
         element("tbody", {}, answer.items.map(row)),

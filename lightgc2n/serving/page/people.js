@@ -18,8 +18,8 @@ export function chancesChart(answer) {
   );
   return element(
     "figure",
-    { class: "chances", role: "img", "aria-label": `Chances of one to five people. ${said}` },
-    element("div", { class: "columns" }, bars),
+    { class: "chances" },
+    element("div", { class: "columns", role: "img", "aria-label": said }, bars),
     element("figcaption", {}, "How many people? The chances of one to five"),
   );
 }
