@@ -33,13 +33,13 @@ def street(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def api(street: Path) -> Iterator[Api]:
     with running(street / "bundle", report=street / "report" / "report.html") as service:
         yield Api(service.port)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared(api: Api) -> str:
     """An account of several people, each of whom has events, with a sitting of several events."""
     for one in api.get("/v1/accounts?limit=150")["accounts"]:
@@ -49,7 +49,7 @@ def shared(api: Api) -> str:
     raise AssertionError("nobody shares an account")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open no other loop can run
 def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 

@@ -10,6 +10,7 @@ pytestmark = BROWSER
 def test_an_account_is_found_and_told(visit: Any, api: Api, shared: str) -> None:
     page, found = visit(), api.people(shared)
     assert page.locator("h1").inner_text() == "Who shares this account?"
+    page.wait_for_selector(".chips button")
     assert page.locator(".chips button").count() == 6
     page.get_by_role("combobox", name="Account").fill(shared[-3:])
     page.wait_for_selector("[role=option]")

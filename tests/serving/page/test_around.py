@@ -19,6 +19,7 @@ def test_the_second_tab_shows_card_and_report(visit: Any, api: Api) -> None:
     page, facts = visit(), api.get("/v1/model")
     page.get_by_role("tab", name="Model").click()
     card = page.get_by_role("article", name="Model card")
+    card.wait_for()
     for heading in re.findall(r"^##? (.+)$", facts["card"], re.MULTILINE):
         assert card.get_by_role("heading", name=heading, exact=True).count() == 1
     rows = re.findall(r"^\| ([^|]+@\d+) \| ([\d.]+) \|$", facts["card"], re.MULTILINE)
@@ -125,7 +126,7 @@ def test_a_person_without_a_mouse_gets_everywhere(visit: Any, api: Api, shared: 
     settled(page)
     assert focused() == "Put it back", "the focus stays where the hand is"
     assert len(marks(page)) == len(found["events"]) - 1
-    assert "was removed" in page.locator("#said").inner_text()
+    page.wait_for_selector("#said:has-text('was removed')", state="attached")
     press("Enter")
     page.wait_for_selector(".part-whatif", state="hidden")
     assert len(marks(page)) == len(found["events"])
