@@ -1,5 +1,6 @@
 """Whatever is sent, the service answers in its own shape and goes on."""
 
+import itertools
 import json
 import random
 import string
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.config import SchemathesisConfig
 
@@ -129,10 +131,12 @@ def test_the_service_keeps_to_its_document(service: Running, examples: int) -> N
     )
     operations = [one.ok() for one in schema.get_all_operations()]
     assert len(operations) == 10
-    for operation in operations:
+    for operation, mode in itertools.product(operations, GenerationMode):
+        if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
+            continue  # nothing can be wrong with it
 
         @calm
-        @given(case=operation.as_strategy())
+        @given(case=operation.as_strategy(generation_mode=mode))
         def ask(case: Any) -> None:
             case.call_and_validate(checks=checks)
 
