@@ -138,16 +138,21 @@ class Command(NamedTuple):
 
 
 @contextmanager
-def command(*options: object, words: list[str] | None = None) -> Iterator["Command"]:
+def command(
+    *options: object,
+    python: object = sys.executable,
+    words: list[str] | None = None,
+    environment: dict[str, str] | None = None,
+) -> Iterator["Command"]:
     """`lightgc2n serve` in a process of its own, and a client; killed at the end of the block if it still runs.
 
     Args:
         words: the whole command, where it is another one.
     """
-    serve = [sys.executable, "-m", "lightgc2n", "serve", *map(str, options), "--port", "0", "--json"]
+    serve = [str(python), "-m", "lightgc2n", "serve", *map(str, options), "--port", "0", "--json"]
     client = Client(0)
     with tempfile.NamedTemporaryFile("a") as logs:  # not a pipe: one that nobody reads stops who writes
-        process = subprocess.Popen(words or serve, stdout=subprocess.PIPE, stderr=logs, text=True)
+        process = subprocess.Popen(words or serve, stdout=subprocess.PIPE, stderr=logs, text=True, env=environment)
         try:
             client.port = _told_port(process, Path(logs.name))
             yield Command(process, client, Path(logs.name))
