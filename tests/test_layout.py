@@ -114,6 +114,15 @@ def test_bundles_need_no_torch(path: Path) -> None:
     assert outside(path) <= {"numpy", "safetensors", "onnxruntime", "rich", "polars"}
 
 
+WEB = {"fastapi", "starlette", "pydantic", "pydantic_core", "uvicorn", "h11", "prometheus_client"}
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "serving").glob("*.py")), ids=lambda path: path.name)
+def test_what_serves_needs_no_torch(path: Path) -> None:
+    assert outside(path) <= {"numpy", "safetensors", "onnxruntime", "rich"} | WEB
+    assert not {name.split(".")[0] for name in imported(path)} & {"training", "experiments", "export", "models"}
+
+
 def test_models_never_import_member_labels() -> None:
     readers = {
         str(path.relative_to(PACKAGE)) for path in FILES if any("data.members" in name for name in imported(path))

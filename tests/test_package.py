@@ -1,6 +1,7 @@
 """The wheel, built and installed as a stranger would: the core alone, and each extra alone."""
 
 import os
+import signal
 import subprocess
 import sys
 import venv
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.export.town import bundle_of
+from tests.serving.running import command
 
 ROOT = Path(__file__).parents[1]
 QUIET = [
@@ -40,8 +42,13 @@ def python_in(folder: Path) -> Path:
 
 
 def run(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    return subprocess.run(list(map(str, words)), cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        list(map(str, words)), cwd=cwd, env=bare_environment(), capture_output=True, text=True, check=False
+    )
+
+
+def bare_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
 
 
 @pytest.fixture(scope="session")
@@ -95,8 +102,19 @@ def test_each_extra_alone(extra: str, wheel: Path, tmp_path: Path) -> None:
     for words in PROBES[extra]:
         done = run(python, "-m", "lightgc2n", *_spelled_out(words), cwd=work)
         assert done.returncode == 0, done.stderr
+    if extra == "serve":
+        serve_with(python)
     done = run(python, "-m", "lightgc2n", "doctor", "--json", cwd=work)
     import json
 
     found = json.loads(done.stdout)["extras"][extra]
     assert all(facts["works"] for facts in found.values()), found
+
+
+def serve_with(python: Path) -> None:
+    """A bundle is served by an environment that has nothing but the extra for it."""
+    with command(bundle_of("lightgc2n"), python=python, environment=bare_environment()) as (process, client, _):
+        assert len(client.recommend(account="h000003").json["items"]) == 20
+        assert client.get("/v1/accounts/h000003/people").json["count"] >= 1
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0

@@ -9,6 +9,8 @@ from lightgc2n.cli.inputs import read_tables
 from lightgc2n.cli.options import ConfigFile, Force, Json, Overrides, Seed
 from lightgc2n.cli.printing import print_json
 from lightgc2n.config import read_settings
+from lightgc2n.data.files import refuse_existing
+from lightgc2n.data.household_titles import write_titles
 from lightgc2n.data.households import HouseholdConfig
 from lightgc2n.data.households import generate as make
 
@@ -19,6 +21,9 @@ def generate(
     out: Annotated[
         Path, typer.Option("--out", metavar="PATH", help="A .csv or .csv.gz file; anything else: a prepared dataset.")
     ],
+    titles: Annotated[
+        Path | None, typer.Option("--titles", metavar="FILE", help="Write here what items are called, for export.")
+    ] = None,
     accounts: Annotated[int | None, typer.Option(help="How many households; 50 to 1,000,000.")] = None,
     config: ConfigFile = None,
     set: Overrides = None,
@@ -33,7 +38,12 @@ def generate(
     values = read_tables(config, set, known=[TABLE])[TABLE]
     if accounts is not None:
         values["accounts"] = accounts
-    made = make(read_settings(HouseholdConfig, values, where=TABLE), seed, out, force)
+    settings = read_settings(HouseholdConfig, values, where=TABLE)
+    if titles is not None:
+        refuse_existing(titles, force, "--titles")
+    made = make(settings, seed, out, force)
+    if titles is not None:
+        write_titles(settings, seed, titles, force)
     if json:
         print_json({"out": str(out)} | {key: made[key] for key in ("name", "options", "notes", "counts")})
         return

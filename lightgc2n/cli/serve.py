@@ -47,7 +47,7 @@ def serve(
 ) -> None:
     """Serve a bundle over HTTP, with a page at /; ends after SIGTERM or Ctrl-C when what was asked is answered."""
     from lightgc2n.config import read_settings
-    from lightgc2n.serving.running import address, listen
+    from lightgc2n.serving.running import address, reserve
     from lightgc2n.serving.running import serve as run
     from lightgc2n.serving.settings import Limits, ServiceSettings, read_keys, refuse_open_door
 
@@ -67,7 +67,7 @@ def serve(
         limits=limits,
     )
     refuse_open_door(settings)
-    listening = listen(settings)
+    listening = reserve(settings)
 
     def ready() -> None:
         if json:

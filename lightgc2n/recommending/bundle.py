@@ -1,5 +1,6 @@
 """A bundle that answers, with onnxruntime and numpy alone: the same questions and answers as a run."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,6 +59,8 @@ def load_bundle(folder: Path, threads: int = 1) -> "BundleRecommender":
 
 
 def _session(path: Path, threads: int) -> Any:
+    # Official builds report to their maker unless told otherwise before they are imported.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

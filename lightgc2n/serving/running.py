@@ -14,15 +14,17 @@ from typing import Any
 
 from lightgc2n.errors import LightGC2NError, SettingError
 from lightgc2n.recommending.bundle_files import open_bundle
+from lightgc2n.serving.door import unbar
 from lightgc2n.serving.logs import log, set_up_logs
 from lightgc2n.serving.settings import ServiceSettings
 
+BACKLOG = 2048
 LOOK_SECONDS = 0.2
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
 
 
-def listen(settings: ServiceSettings) -> socket.socket:
-    """A socket at the address, before anything slow: a taken port is told at once."""
+def reserve(settings: ServiceSettings) -> socket.socket:
+    """A socket at the address, before anything slow: a taken port is told at once. Nobody can connect yet."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # The protocol is named, or asyncio would leave small packets waiting for each other.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -55,22 +57,33 @@ def serve(settings: ServiceSettings, listening: socket.socket, ready: Callable[[
         work(settings, listening, ready)
     else:
         open_bundle(settings.bundle)  # a damaged one is told once, not by each worker
+        listening.listen(BACKLOG)  # from now on who comes may have to wait, and is not sent away
         ready()
         Workers(settings, listening).run()
 
 
-def work(settings: ServiceSettings, listening: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
-    """One worker."""
+def work(
+    settings: ServiceSettings,
+    listening: socket.socket,
+    ready: Callable[[], None] = lambda: None,
+    parent: int | None = None,
+) -> None:
+    """One worker.
+
+    Args:
+        parent: the process that looks after it, without which it ends.
+    """
     from lightgc2n.serving.server import Server
     from lightgc2n.serving.service import Service
 
     service = Service(settings, os.environ.get(SHARED))
-    log("started", model=service.served.recommender.name, checksum=service.served.checksum, address=address(listening))
-    ready()
-    # The server raises the signal once more when it has ended; ending is all that was asked.
+    server = Server(service, parent)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: None)
-    Server(service).run(sockets=[listening])
+        signal.signal(number, server.handle_exit)  # heard from now on, also before and after it runs
+    log("started", model=service.served.recommender.name, checksum=service.served.checksum, address=address(listening))
+    listening.listen(BACKLOG)
+    ready()
+    server.run(sockets=[listening])
 
 
 class Workers:
@@ -101,7 +114,7 @@ class Workers:
             raise SettingError("a worker could not start; its words are above.")
 
     def _start(self) -> SpawnProcess:
-        process = self._context.Process(target=_worker, args=(self._settings, self._listening))
+        process = self._context.Process(target=_worker, args=(self._settings, self._listening, os.getpid()))
         process.start()
         return process
 
@@ -116,6 +129,7 @@ class Workers:
                     return True
                 log("worker_died", "error", exit_code=process.exitcode)
                 _forget_gauges(process.pid)
+                unbar(self._listening)  # one that was told to end alone has closed the door for all
                 self._processes[place] = self._start()
         return False
 
@@ -123,11 +137,11 @@ class Workers:
         self._asked_to_end = True
 
 
-def _worker(settings: ServiceSettings, listening: socket.socket) -> None:
+def _worker(settings: ServiceSettings, listening: socket.socket, parent: int) -> None:
     set_up_logs(settings.log_ids)
     signal.signal(signal.SIGINT, lambda _number, _frame: None)  # the parent says when it is time
     try:
-        work(settings, listening)
+        work(settings, listening, parent=parent)
     except LightGC2NError as problem:
         log("cannot_start", "error", reason=str(problem))
         sys.exit(problem.exit_code)

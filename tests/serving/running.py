@@ -2,19 +2,19 @@
 
 import http.client
 import json
-import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from lightgc2n.serving.running import listen
+from lightgc2n.serving.running import reserve
 from lightgc2n.serving.server import Server
 from lightgc2n.serving.service import Service
 from lightgc2n.serving.settings import Limits, ServiceSettings
@@ -109,7 +109,7 @@ class Running:
 def running(bundle: Path, limits: dict[str, Any] | None = None, **settings: Any) -> Iterator[Running]:
     """A service in a thread, on a port that was free; ended at the end of the block."""
     chosen = ServiceSettings(bundle=bundle, port=0, limits=Limits(**QUICK | (limits or {})), **settings)
-    listening = listen(chosen)
+    listening = reserve(chosen)
     service = Service(chosen)
     server = Server(service)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -125,37 +125,52 @@ def running(bundle: Path, limits: dict[str, Any] | None = None, **settings: Any)
         assert not thread.is_alive()
 
 
+class Command(NamedTuple):
+    """A service in a process of its own."""
+
+    process: "subprocess.Popen[str]"
+    client: Client
+    logs: Path
+
+    def events(self) -> list[dict[str, Any]]:
+        """What has been logged, in whole lines."""
+        return [json.loads(line) for line in self.logs.read_text().split("\n")[:-1]]
+
+
 @contextmanager
 def command(
-    *words: object, environment: dict[str, str] | None = None
-) -> Iterator[tuple[subprocess.Popen[str], Client]]:
-    """`lightgc2n serve` in a process of its own, and a client; killed at the end of the block if it still runs."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "lightgc2n", "serve", *map(str, words), "--port", "0", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | (environment or {}),
-    )
+    *options: object,
+    python: object = sys.executable,
+    words: list[str] | None = None,
+    environment: dict[str, str] | None = None,
+) -> Iterator["Command"]:
+    """`lightgc2n serve` in a process of its own, and a client; killed at the end of the block if it still runs.
+
+    Args:
+        words: the whole command, where it is another one.
+    """
+    serve = [str(python), "-m", "lightgc2n", "serve", *map(str, options), "--port", "0", "--json"]
     client = Client(0)
-    try:
-        client.port = _told_port(process)
-        yield process, client
-    finally:
-        client.close()
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    with tempfile.NamedTemporaryFile("a") as logs:  # not a pipe: one that nobody reads stops who writes
+        process = subprocess.Popen(words or serve, stdout=subprocess.PIPE, stderr=logs, text=True, env=environment)
+        try:
+            client.port = _told_port(process, Path(logs.name))
+            yield Command(process, client, Path(logs.name))
+        finally:
+            client.close()
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
 
 
-def _told_port(process: "subprocess.Popen[str]") -> int:
+def _told_port(process: "subprocess.Popen[str]", logs: Path) -> int:
     assert process.stdout is not None
     text = ""
     for line in process.stdout:
         text += line
         if line.startswith("}"):
             return int(json.loads(text)["address"].rpartition(":")[2])
-    raise AssertionError(process.communicate()[1])
+    raise AssertionError(logs.read_text())
 
 
 def wait_for(holds: Any, seconds: float = 30) -> None:

@@ -29,8 +29,10 @@ def told(text: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("with_ids", [False, True])
 def test_requests_are_logged(capsys: pytest.CaptureFixture[str], with_ids: bool) -> None:
+    bundle = bundle_of("lightgc2n")
+    capsys.readouterr()  # making it has its own words
     set_up_logs(with_ids)
-    with running(bundle_of("lightgc2n"), log_ids=with_ids) as service:
+    with running(bundle, log_ids=with_ids) as service:
         client = service.client()
         client.recommend(account="h000007", k=2)
         client.get("/v1/accounts/h000008/people")

@@ -1,0 +1,41 @@
+"""Closing a listening socket without turning anybody away who was let in.
+
+The kernel lets connections in before the program accepts them, and cuts those that wait when the socket is closed. So
+first nobody else is let in, then all who wait are accepted, and then the socket is closed. Who comes meanwhile tries
+again by himself and finds the socket closed. Where the kernel cannot do that (it is Linux that can), a moment is left
+in which a connection may be cut before it was accepted.
+"""
+
+import array
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+
+ATTACH_FILTER, DETACH_FILTER = 26, 27  # SO_ATTACH_FILTER and SO_DETACH_FILTER
+NOTHING_PASSES = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction: return, and keep 0 bytes of the packet
+
+
+def bar(listening: socket.socket) -> None:
+    """Lets nobody else in; who waits already stays."""
+    if sys.platform == "linux":
+        program = array.array("B", NOTHING_PASSES)
+        where = struct.pack("HP", 1, program.buffer_info()[0])
+        listening.setsockopt(socket.SOL_SOCKET, ATTACH_FILTER, where)
+
+
+def unbar(listening: socket.socket) -> None:
+    """Undoes `bar`, also where it was never done."""
+    if sys.platform == "linux":
+        with suppress(FileNotFoundError):
+            listening.setsockopt(socket.SOL_SOCKET, DETACH_FILTER, 0)
+
+
+def waiting_at(listening: socket.socket) -> Iterator[socket.socket]:
+    """The connections that wait to be accepted."""
+    while True:
+        try:
+            yield listening.accept()[0]
+        except BlockingIOError:
+            return

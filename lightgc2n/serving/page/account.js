@@ -1,0 +1,233 @@
+// One account: what is asked about it, what is changed for a try, and what follows from that.
+
+import { findItems, peopleIf, peopleOf, recommend } from "./api.js";
+import { counted, element, failure, say, show, waiting } from "./dom.js";
+import {
+  entriesOf,
+  eventsByKey,
+  kept,
+  lettersFor,
+  question,
+  renamed,
+  withAdded,
+  withAgain,
+  without,
+} from "./history.js";
+import { drawLists } from "./lists.js";
+import {
+  cards,
+  chosenEvent,
+  effect,
+  hint,
+  isEdited,
+  lanes,
+  legend,
+  remembered,
+  section,
+  summary,
+  whatIf,
+} from "./parts.js";
+import { picker } from "./picker.js";
+import { drawTimeline } from "./timeline.js";
+import { headline, quoted, sureness } from "./words.js";
+
+const K = 10;
+const PARTS = ["summary", "marks", "chosen", "people", "lists", "whatif"];
+
+/** Draws accounts into `place`. `opened(account)` is told which one is there. */
+export function accountView(place, opened) {
+  const parts = Object.fromEntries(PARTS.map((name) => [name, element("div", { class: `part-${name}` })]));
+  let now = null; // what parts.js draws
+  let turn = 0; // of all questions the newest; what answers an older one is thrown away
+
+  async function open(account) {
+    const mine = (turn += 1);
+    now = null;
+    place.setAttribute("aria-busy", "true");
+    show(place, waiting(`Asking who shares ${account}…`));
+    try {
+      const stored = renamed(await peopleOf(account, K), new Map());
+      if (mine !== turn) return;
+      begin(
+        account,
+        stored,
+        stored.events.some((event) => event.time),
+      );
+      opened(account);
+      say(`${headline(stored, account)}. ${sureness(stored)}`);
+    } catch (problem) {
+      if (mine === turn) await openWithoutPeople(account, problem, mine);
+    } finally {
+      if (mine === turn) place.setAttribute("aria-busy", "false");
+    }
+  }
+
+  /** Where a bundle cannot tell people apart, the account's list is still there. */
+  async function openWithoutPeople(account, problem, mine) {
+    const list = problem.code === "cannot_be_answered" ? await recommend({ account, k: K }).catch(() => null) : null;
+    if (mine !== turn) return;
+    if (list === null)
+      return show(
+        place,
+        failure(problem, () => open(account)),
+      );
+    const lists = drawLists({ people: [], together: null, account_list: list }, null, new Set(), null);
+    const told = failure({ heading: `Account ${account}`, message: problem.message });
+    show(place, told, section("next", "What to show next", lists));
+    opened(account);
+  }
+
+  /** Nobody's account: a history from nothing. */
+  async function blank() {
+    const mine = (turn += 1);
+    try {
+      const answer = await ask(null, [], true);
+      if (mine === turn) begin(null, answer, true);
+    } catch (problem) {
+      if (mine === turn) show(place, failure(problem, blank));
+    }
+  }
+
+  function begin(account, stored, timed) {
+    const base = entriesOf(stored);
+    const nothing = { start: null, past: [], chosen: null, all: false, problem: null };
+    now = { ...nothing, account, timed, stored, base, answer: stored, entries: base };
+    build();
+    draw();
+  }
+
+  /** Another history: asks for it, and for the unchanged one in the same way, with which it is compared. */
+  async function change(entries, sentence, past) {
+    const mine = (turn += 1);
+    const { account, timed, base, stored } = now;
+    place.setAttribute("aria-busy", "true");
+    try {
+      const first = now.start ?? ask(account, base, timed).then((found) => called(stored, base, base, found));
+      const [start, found] = await Promise.all([first, ask(account, entries, timed)]);
+      if (mine !== turn) return;
+      now = { ...now, start, entries, past, problem: null };
+      now.answer = isEdited(now) ? called(start, base, entries, found) : stored;
+      draw();
+      say(isEdited(now) ? `${sentence} ${headline(now.answer, account)}. ${effect(now)}` : sentence);
+    } catch (problem) {
+      if (mine !== turn) return;
+      now = { ...now, problem };
+      draw();
+    } finally {
+      if (mine === turn) place.setAttribute("aria-busy", "false");
+    }
+  }
+
+  const edit = (entries, sentence) => change(entries, sentence, [...now.past, now.entries]);
+  const add = (item) => edit(withAdded(now.entries, item, now.timed, Date.now()), `${quoted(item)} was added.`);
+  const remove = (keys, sentence) => edit(without(now.entries, keys), sentence);
+  const restore = (keys, sentence) => edit(withAgain(now.entries, keys), sentence);
+
+  const actions = {
+    jump,
+    undo: () => change(now.past.at(-1), "Undone.", now.past.slice(0, -1)),
+    reset: () => change(now.base, "Back to the history as it is stored.", []),
+    removeSitting: (keys) => remove(keys, "The sitting was forgotten."),
+    forget: (letter, keys) => remove(keys, `Person ${letter} was forgotten: ${counted(keys.length, "event")} removed.`),
+    bringBack: (letter, keys) => restore(keys, `Person ${letter} is back.`),
+    toggle: (key) => {
+      const entry = now.entries.find((one) => one.key === key);
+      now = { ...now, chosen: key };
+      if (entry.removed) restore([key], `${quoted(entry)} is back.`);
+      else remove([key], `${quoted(entry)} was removed.`);
+    },
+  };
+
+  function build() {
+    parts.whatif.setAttribute("role", "region");
+    parts.whatif.setAttribute("aria-label", "What if");
+    const later = now.timed ? hint("It becomes a sitting of its own, a day after the last one.") : null;
+    const adding = element("div", {}, addition(add).box, later);
+    const tools = element("div", { class: "tools" }, parts.chosen, adding);
+    show(
+      place,
+      parts.summary,
+      section("history", "Who did what", legend(), parts.marks, tools),
+      section("people", "Who they are", parts.people),
+      section("next", "What to show next", hint("↻ had before · + what if they have this next?"), parts.lists),
+      parts.whatif,
+    );
+  }
+
+  function draw() {
+    const focused = document.activeElement?.dataset ?? {};
+    const had = new Set(kept(now.entries).map((entry) => entry.item));
+    show(parts.summary, ...summary(now));
+    drawMarks(focused.key);
+    show(parts.chosen, ...chosenEvent(now, actions));
+    show(parts.people, cards(now, actions));
+    show(parts.lists, drawLists(now.answer, isEdited(now) ? now.start : null, had, add));
+    show(parts.whatif, ...whatIf(now, actions));
+    parts.whatif.hidden = !parts.whatif.hasChildNodes();
+    refocus(place, focused);
+  }
+
+  function drawMarks(current) {
+    if (!now.entries.length) return show(parts.marks, element("p", { class: "empty" }, "Nothing here yet."));
+    const redraw = (more) => {
+      now = { ...now, ...more };
+      draw();
+    };
+    drawTimeline(parts.marks, {
+      entries: remembered(now),
+      events: eventsByKey(now.entries, now.answer),
+      lanes: lanes(now),
+      chosen: now.chosen,
+      current,
+      all: now.all,
+      choose: (key) => redraw({ chosen: key }),
+      remove: actions.toggle,
+      showAll: () => redraw({ all: true }),
+    });
+  }
+
+  return { open, blank, current: () => now };
+}
+
+async function ask(account, entries, timed) {
+  if (kept(entries).length) return peopleIf(question(account, entries, timed, K));
+  const list = await recommend({ history: [], k: K });
+  const nobody = { count: 0, confidence: 0, chances: [], events: [], people: [], sessions: [], together: null };
+  return { ...nobody, account, account_list: list };
+}
+
+/** An answer about `entries` with the letters that its people had in an earlier one about `base`. */
+function called(earlier, base, entries, answer) {
+  return renamed(answer, lettersFor(eventsByKey(base, earlier), eventsByKey(entries, answer), answer.people));
+}
+
+function addition(add) {
+  return picker({
+    id: "add-item",
+    label: "Add to the history",
+    placeholder: "Search for an item",
+    clears: true,
+    find: async (text) => {
+      const { items, total } = await findItems(text);
+      return { options: items, total };
+    },
+    named: (item) => (item.title ? [item.title, item.item] : [item.item, null]),
+    chosen: add,
+    nothing: (text) => `No item contains “${text}”.`,
+  });
+}
+
+/** Jumps within the tab, and leaves the address alone. */
+function jump(event) {
+  event.preventDefault();
+  document.getElementById("next").scrollIntoView();
+  document.getElementById("next-heading").focus({ preventScroll: true });
+}
+
+/** The element that had the focus was drawn anew: its successor gets it, or else what the change can be undone by. */
+function refocus(place, { key, focus }) {
+  if (!key && !focus) return;
+  const same = place.querySelector(key ? `.mark[data-key="${key}"]` : `[data-focus="${focus}"]`);
+  const next = same ?? place.querySelector("[data-focus=undo], [data-focus=toggle]");
+  next?.focus({ preventScroll: true });
+}

@@ -1,0 +1,73 @@
+// The service's public API; nothing else is asked.
+
+export class ServiceError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.heading = HEADINGS[status] ?? (status >= 500 ? "The service has a problem" : "That did not work");
+  }
+}
+
+const HEADINGS = {
+  0: "The service does not answer",
+  401: "A key is needed",
+  404: "Not found",
+  429: "Too many questions at once",
+  503: "The service is busy",
+};
+
+let key = null; // in memory alone
+let asking = null; // the question for a key that is open now, if one is
+let askForKey = async () => null;
+
+/** `question(wrong)` shows a form and gives the key, or null. */
+export function keysComeFrom(question) {
+  askForKey = question;
+}
+
+/** The answer to a request as `fetch` gives it, with the key if there is one; asks for a key where one is needed. */
+export async function fetched(path, options = {}) {
+  for (let wrong = false; ; wrong = true) {
+    const sent = key;
+    const response = await fetch(path, { ...options, headers: { ...options.headers, ...keyHeader(sent) } }).catch(
+      () => {
+        throw new ServiceError(0, "unreachable", "No answer came. Is the service still running?");
+      },
+    );
+    if (response.status !== 401) return response;
+    if (key === sent) {
+      asking ??= askForKey(wrong || sent !== null).finally(() => {
+        asking = null;
+      });
+      const given = await asking;
+      if (given === null) throw new ServiceError(401, "unauthorised", "This service answers those who have a key.");
+      key = given;
+    }
+  }
+}
+
+function keyHeader(sent) {
+  return sent === null ? {} : { Authorization: `Bearer ${sent}` };
+}
+
+async function asked(path, options) {
+  const response = await fetched(path, options);
+  const body = await response.json().catch(() => null);
+  if (response.ok && body !== null) return body;
+  const found = body?.error ?? { code: "unreadable", message: `The service answered with status ${response.status}.` };
+  throw new ServiceError(response.status, found.code, found.message);
+}
+
+function sent(path, body) {
+  return asked(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+}
+
+const query = (values) => new URLSearchParams(values).toString();
+
+export const findAccounts = (search, limit = 20) => asked(`/v1/accounts?${query({ search, limit })}`);
+export const findItems = (search, limit = 20) => asked(`/v1/items?${query({ search, limit })}`);
+export const peopleOf = (account, k) => asked(`/v1/accounts/${encodeURIComponent(account)}/people?${query({ k })}`);
+export const peopleIf = (request) => sent("/v1/people", request);
+export const recommend = (request) => sent("/v1/recommend", request);
+export const aboutModel = () => asked("/v1/model");

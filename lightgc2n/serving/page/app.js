@@ -1,0 +1,219 @@
+// The page: tabs, the address, the key, and the search for an account.
+
+import { aboutModel, findAccounts, keysComeFrom } from "./api.js";
+import { accountView } from "./account.js";
+import { button, counted, element, failure, show, styled } from "./dom.js";
+import { drawBrowser } from "./browser.js";
+import { drawModel } from "./model.js";
+import { picker } from "./picker.js";
+
+const SUGGESTED = 6;
+const part = (id) => document.getElementById(id);
+
+keysComeFrom(askForKey);
+let known = null; // what the service says of its model, asked once
+const about = () =>
+  (known ??= aboutModel().catch((problem) => {
+    known = null;
+    throw problem;
+  }));
+
+const view = accountView(part("account"), (account) => {
+  part("find-account").classList.add("found");
+  search.field.value = account;
+  const address = `#account/${encodeURIComponent(account)}`;
+  if (location.hash !== address) history.replaceState(null, "", address);
+  document.title = `${account} · Who shares this account?`;
+});
+
+const openers = {
+  account: () => {},
+  model: () => drawModel(part("panel-model"), about),
+  browser: () => drawBrowser(part("panel-browser"), about, view.current()),
+};
+
+function select(name, focus = false) {
+  for (const tab of document.querySelectorAll("[role=tab]")) {
+    const chosen = tab.id === `tab-${name}`;
+    tab.setAttribute("aria-selected", String(chosen));
+    tab.tabIndex = chosen ? 0 : -1;
+    if (chosen && focus) tab.focus();
+    part(tab.getAttribute("aria-controls")).hidden = !chosen;
+  }
+  openers[name]();
+}
+
+function go(name, focus) {
+  const account = view.current()?.account;
+  const address = name === "account" && account ? `#account/${encodeURIComponent(account)}` : `#${name}`;
+  history.replaceState(null, "", address);
+  select(name, focus);
+}
+
+function listenToTabs() {
+  const tabs = [...document.querySelectorAll("[role=tab]")];
+  const step = { ArrowRight: 1, ArrowLeft: -1 };
+  for (const [place, tab] of tabs.entries()) {
+    tab.addEventListener("click", () => go(tab.id.slice(4)));
+    tab.addEventListener("keydown", (event) => {
+      if (!(event.key in step)) return;
+      event.preventDefault();
+      go(tabs[(place + step[event.key] + tabs.length) % tabs.length].id.slice(4), true);
+    });
+  }
+}
+
+/** Where the address leads; an account's name stands behind a slash. */
+function follow() {
+  const [name, account] = location.hash.slice(1).split("/");
+  if (!Object.hasOwn(openers, name)) return;
+  select(name);
+  const wanted = name === "account" && account ? decoded(account) : null;
+  if (wanted && view.current()?.account !== wanted) view.open(wanted);
+}
+
+/** A name out of an address; one that nobody encoded stays as it is. */
+function decoded(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
+
+const search = picker({
+  id: "account-search",
+  label: "Account",
+  placeholder: "Search for an account",
+  find: async (text) => {
+    const { accounts, total } = await findAccounts(text);
+    return { options: accounts, total };
+  },
+  named: (one) => [one.account, counted(one.events, "event")],
+  chosen: (one) => view.open(one.account),
+  nothing: (text) => (text ? `No account contains “${text}”.` : "This service holds no accounts."),
+});
+search.field.addEventListener("focus", () => search.field.select());
+
+function drawSearch() {
+  const intro = element(
+    "div",
+    { class: "intro" },
+    element("h1", {}, "Who shares this account?"),
+    element(
+      "p",
+      { class: "lead" },
+      "A family’s account mixes what several people watch or buy. Pick one: you see how many people are probably ",
+      "behind it, who did what, and what to show each of them next.",
+    ),
+  );
+  const blank = button(
+    "or start with an empty history",
+    () => {
+      part("find-account").classList.add("found");
+      view.blank();
+    },
+    { class: "link" },
+  );
+  const suggestions = element("div", { class: "suggested" });
+  show(part("find-account"), intro, search.box, suggestions, element("p", { class: "blank" }, blank), example());
+  return suggestions;
+}
+
+/** What the page does, as a picture: one log becomes a lane for each person. */
+function example() {
+  const log = [..."AABACCABBC"];
+  const row = (lanes, marks) =>
+    styled(element("div", { class: "track" }, element("div", { class: "staff" }, marks)), { "--lanes": lanes });
+  const mark = (letter, lane, look, place) =>
+    styled(element("span", { class: `mark ${look}`, "data-person": letter }, letter), {
+      "--lane": lane,
+      "--place": place + 1,
+    });
+  return element(
+    "div",
+    { class: "example", "aria-hidden": "true" },
+    element("p", {}, "What the account did"),
+    row(
+      1,
+      log.map((_, place) => mark("", 1, "whoever", place)),
+    ),
+    element("p", { class: "arrow" }, "↓"),
+    row(
+      3,
+      log.map((letter, place) => mark(letter, "ABC".indexOf(letter) + 1, "sure", place)),
+    ),
+    element("p", {}, "Who probably did it"),
+  );
+}
+
+async function suggest(place) {
+  try {
+    const { accounts, total } = await findAccounts("", SUGGESTED);
+    if (!total)
+      return show(
+        place,
+        element(
+          "p",
+          { class: "empty" },
+          "This service holds no accounts’ histories. You can still build a history of your own:",
+        ),
+      );
+    show(
+      place,
+      element("p", { id: "suggested-label" }, `A few of ${total.toLocaleString("en-GB")}:`),
+      element(
+        "ul",
+        { class: "chips", "aria-labelledby": "suggested-label" },
+        accounts.map((one) =>
+          element(
+            "li",
+            {},
+            element(
+              "button",
+              { type: "button", onclick: () => view.open(one.account) },
+              one.account,
+              element("span", { class: "more" }, counted(one.events, "event")),
+            ),
+          ),
+        ),
+      ),
+    );
+  } catch (problem) {
+    show(
+      place,
+      failure(problem, () => suggest(place)),
+    );
+  }
+}
+
+function askForKey(wrong) {
+  const dialog = part("key"),
+    field = part("key-field");
+  part("key-wrong").textContent = wrong ? "The service does not take that key." : "";
+  field.value = "";
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "use" ? field.value : null), { once: true });
+  });
+}
+
+/** Where two of the same item stand side by side, pointing at one lights up the other. */
+function lightUpTwins() {
+  const light = (event) => {
+    const item = event.target.closest?.("[data-item]")?.dataset.item;
+    for (const one of document.querySelectorAll(".twin")) one.classList.remove("twin");
+    if (item === undefined) return;
+    for (const one of document.querySelectorAll("[data-item]")) one.classList.toggle("twin", one.dataset.item === item);
+  };
+  document.addEventListener("pointerover", light);
+  document.addEventListener("focusin", light);
+}
+
+part("key-cancel").addEventListener("click", () => part("key").close());
+listenToTabs();
+lightUpTwins();
+suggest(drawSearch());
+follow();
+addEventListener("hashchange", follow);

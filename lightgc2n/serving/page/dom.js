@@ -1,0 +1,63 @@
+// Elements without markup from strings: what comes from the service becomes text and nothing else.
+
+/**
+ * An element with attributes, listeners (`onclick` and the like) and children; a child that is null is left out.
+ */
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+/** A number for the style sheet; style attributes in markup are forbidden here, custom properties are not. */
+export function styled(made, properties) {
+  for (const [name, value] of Object.entries(properties)) made.style.setProperty(name, value);
+  return made;
+}
+
+export function button(text, onclick, attributes = {}) {
+  return element("button", { type: "button", onclick, ...attributes }, text);
+}
+
+/** Says a sentence to those who do not see what changed. */
+export function say(sentence) {
+  const place = document.getElementById("said");
+  place.textContent = "";
+  requestAnimationFrame(() => {
+    place.textContent = sentence;
+  });
+}
+
+export function show(place, ...children) {
+  place.replaceChildren(...children.filter((child) => child !== null));
+}
+
+/** What stands there while an answer is on its way; it appears late, so that a quick answer brings no flicker. */
+export function waiting(sentence) {
+  return element("p", { class: "waiting" }, sentence);
+}
+
+/** A failure in words, with a way out. */
+export function failure(problem, again) {
+  return element(
+    "div",
+    { class: "failure", role: "alert" },
+    element("h2", {}, problem.heading ?? "That did not work"),
+    element("p", {}, problem.message),
+    again ? element("p", {}, button("Try again", again)) : null,
+  );
+}
+
+export const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
+export const counted = (number, one, many = `${one}s`) =>
+  `${number.toLocaleString("en-GB")} ${number === 1 ? one : many}`;
+
+/** "a", "a and b", "a, b and c" */
+export function listed(words) {
+  return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
+}

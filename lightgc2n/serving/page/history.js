@@ -1,0 +1,129 @@
+// A history that can be changed, and what a change does to people and lists. Nothing here draws or asks.
+//
+// An entry is {key, item, title, time, sitting, added, removed}. What is removed stays in its place, so that it can be
+// put back, and is left out of what the service is asked.
+
+const MINUTE = 60_000,
+  DAY = 86_400_000;
+let additions = 0; // so far, so that no two have the same key
+
+/** The entries of an answer of the service. */
+export function entriesOf(answer) {
+  return answer.events.map((event, place) => ({
+    key: `e${place}`,
+    item: event.item,
+    title: event.title,
+    time: event.time ?? null,
+    sitting: answer.sessions[place],
+    added: false,
+    removed: false,
+  }));
+}
+
+export const kept = (entries) => entries.filter((entry) => !entry.removed);
+
+export function without(entries, keys) {
+  const gone = new Set(keys);
+  return entries.flatMap((entry) => {
+    if (!gone.has(entry.key)) return [entry];
+    return entry.added ? [] : [{ ...entry, removed: true }];
+  });
+}
+
+export function withAgain(entries, keys) {
+  const back = new Set(keys);
+  return entries.map((entry) => (back.has(entry.key) ? { ...entry, removed: false } : entry));
+}
+
+/** One event more, as the newest: a sitting of its own a day later, or five minutes later in a sitting added before. */
+export function withAdded(entries, { item, title }, timed, now) {
+  const last = entries.at(-1);
+  const sitting = last?.added ? last.sitting : "added";
+  const key = `a${(additions += 1)}`;
+  const time = timed ? timeAfter(last, now) : null;
+  return [...entries, { key, item, title, time, sitting, added: true, removed: false }];
+}
+
+function timeAfter(last, now) {
+  if (!last) return written(now, true);
+  const hours = last.time.length > 10;
+  const step = last.added ? (hours ? 5 * MINUTE : 0) : DAY;
+  return written(moment(last.time) + step, hours);
+}
+
+/** Milliseconds of a time as the service writes it, by the clock of the log. */
+export const moment = (time) => Date.parse(`${time.replace(" ", "T").padEnd(16, "T00:00")}:00Z`);
+
+const written = (milliseconds, hours) =>
+  new Date(milliseconds)
+    .toISOString()
+    .slice(0, hours ? 16 : 10)
+    .replace("T", " ");
+
+/** What the service is asked for the people behind these entries. */
+export function question(account, entries, timed, k) {
+  const events = kept(entries);
+  const request = { history: events.map((entry) => entry.item), k };
+  if (account !== null) request.account = account;
+  if (timed) request.times = events.map((entry) => entry.time);
+  return request;
+}
+
+/** By entry the event that the service tells of it. */
+export function eventsByKey(entries, answer) {
+  return new Map(kept(entries).map((entry, place) => [entry.key, answer.events[place]]));
+}
+
+/**
+ * New letter -> letter to show, so that a person keeps their letter when others go.
+ *
+ * Whoever shares most events with a person of before is that person; who shares none gets a letter nobody had.
+ */
+export function lettersFor(before, after, people) {
+  const shared = new Map();
+  for (const [key, event] of after) {
+    const was = before.get(key)?.person;
+    if (was) shared.set(`${event.person}${was}`, (shared.get(`${event.person}${was}`) ?? 0) + 1);
+  }
+  const letters = new Map(),
+    taken = new Set();
+  for (const [pair] of [...shared].sort((one, other) => other[1] - one[1])) {
+    const [now, was] = pair;
+    if (letters.has(now) || taken.has(was)) continue;
+    letters.set(now, was);
+    taken.add(was);
+  }
+  const had = new Set([...before.values()].map((event) => event.person));
+  const free = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZ"].filter((letter) => !had.has(letter));
+  for (const { name } of people) if (!letters.has(name)) letters.set(name, free.shift());
+  return letters;
+}
+
+/** The same answer with people called by the letters to show. */
+export function renamed(answer, letters) {
+  const called = (name) => letters.get(name) ?? name;
+  const people = answer.people.map((person, place) => ({ ...person, name: called(person.name), place }));
+  const order = answer.people.map((person) => called(person.name));
+  const events = answer.events.map((event) => ({ ...event, person: called(event.person), order }));
+  return { ...answer, events, people: people.sort((one, other) => one.name.localeCompare(other.name)) };
+}
+
+/** Item -> how far it moved up (negative: down), or "new"; and what is no longer there. */
+export function moves(before, after) {
+  if (!before) return { moved: new Map(), gone: [] };
+  const ranks = new Map(before.items.map((one) => [one.item, one.rank]));
+  const moved = new Map();
+  for (const one of after.items) {
+    if (!ranks.has(one.item)) moved.set(one.item, "new");
+    else if (ranks.get(one.item) !== one.rank) moved.set(one.item, ranks.get(one.item) - one.rank);
+  }
+  const still = new Set(after.items.map((one) => one.item));
+  return { moved, gone: before.items.filter((one) => !still.has(one.item)) };
+}
+
+/** The lists of an answer by name, in the order in which they stand side by side. */
+export function listsOf(answer) {
+  const lists = answer.people.map((person) => [person.name, person.next]);
+  if (answer.together) lists.push(["together", answer.together]);
+  return new Map([...lists, ["account", answer.account_list]]);
+}

@@ -1,0 +1,86 @@
+// What to show next: for each person, for all together, for the account; side by side, with what moved.
+
+import { button, counted, element, listed } from "./dom.js";
+import { listsOf, moves } from "./history.js";
+import { badge } from "./people.js";
+import { nameOf, quoted } from "./words.js";
+
+const NAMED = 3; // items that a sentence names before it stops
+const HEADINGS = {
+  together: ["Together", "good for everybody at once"],
+  account: ["The account", "as if it were one person"],
+};
+
+/** All lists; `before` are those to compare with, or null. `add(item)`, if given, puts an item into the history. */
+export function drawLists(answer, before, seen, add) {
+  const lists = listsOf(answer);
+  const earlier = before ? listsOf(before) : new Map();
+  return element(
+    "div",
+    { class: "lists", tabindex: "0", role: "group", "aria-label": "Lists side by side" },
+    [...lists].map(([name, list]) => column(name, list, earlier.get(name), before !== null, seen, add)),
+  );
+}
+
+/** How many places of all lists are not what they were. */
+export function movedPlaces(answer, before) {
+  const earlier = listsOf(before);
+  let moved = 0;
+  for (const [name, list] of listsOf(answer))
+    moved += earlier.has(name) ? moves(earlier.get(name), list).moved.size : list.items.length;
+  return moved;
+}
+
+function column(name, list, earlier, compared, seen, add) {
+  const [title, remark] = HEADINGS[name] ?? [`Person ${name}`, "for them alone"];
+  const { moved, gone } = moves(earlier, list);
+  const rows = list.items.map((item) => row(item, moved.get(item.item), seen.has(item.item), add));
+  return element(
+    "section",
+    { class: "list", "data-list": name, "aria-label": `Next: ${title}` },
+    element("h3", {}, HEADINGS[name] ? null : badge(name), title),
+    element("p", { class: "remark" }, compared && !earlier ? "a list that was not there before" : remark),
+    list.fallback ? element("p", { class: "flag" }, "Not personal: the most popular items") : null,
+    rows.length ? element("ol", {}, rows) : element("p", { class: "none" }, "No item is left to list."),
+    list.notes.length && !list.fallback ? element("p", { class: "gone" }, list.notes.join("; ")) : null,
+    gone.length ? element("p", { class: "gone" }, `No longer here: ${shortened(gone.map(quoted))}`) : null,
+  );
+}
+
+const shortened = (names) =>
+  names.length > NAMED ? `${names.slice(0, NAMED).join(", ")} and ${names.length - NAMED} more` : listed(names);
+
+function row(item, move, seen, add) {
+  const name = nameOf(item);
+  return element(
+    "li",
+    { "data-item": item.item, class: move === undefined ? null : "changed", title: item.title ? item.item : null },
+    element("span", { class: "name" }, name),
+    seen
+      ? element(
+          "span",
+          { class: "seen", title: "in the history already" },
+          element("span", { "aria-hidden": "true" }, "↻"),
+          element("span", { class: "unseen" }, "had before"),
+        )
+      : null,
+    move === undefined ? null : mark(move),
+    add &&
+      button("+", () => add(item), {
+        class: "add",
+        "aria-label": `What if they have ${name} next?`,
+        title: "What if they have this next?",
+      }),
+  );
+}
+
+function mark(move) {
+  if (move === "new") return element("span", { class: "move new" }, "new");
+  const said = `${move > 0 ? "up" : "down"} ${counted(Math.abs(move), "place")}`;
+  return element(
+    "span",
+    { class: `move ${move > 0 ? "up" : "down"}` },
+    element("span", { "aria-hidden": "true" }, `${move > 0 ? "▲" : "▼"}${Math.abs(move)}`),
+    element("span", { class: "unseen" }, said),
+  );
+}

@@ -1,0 +1,167 @@
+// The parts of an account's page, each drawn from what is known now and handed what a button may do.
+//
+// `now` is {account, timed, stored, base, start, answer, entries, past, chosen, all, problem}: the answer to the stored
+// history, its entries, the answer to start from when something is changed, and the answer and entries of this moment.
+
+import { badge, chancesChart, missingCard, personCard } from "./people.js";
+import { button, counted, element, listed } from "./dom.js";
+import { eventsByKey, kept } from "./history.js";
+import { movedPlaces } from "./lists.js";
+import { changesIn, headline, inWords, nameOf, sureness, when, whose } from "./words.js";
+
+export const isEdited = (now) => now.entries.some((entry) => entry.added || entry.removed);
+
+/** How many people, how sure that is, and the chances as a chart. */
+export function summary(now) {
+  const { answer, account } = now;
+  const events = counted(kept(now.entries).length, "event");
+  const text = element(
+    "div",
+    { class: "finding" },
+    element(
+      "p",
+      { class: "eyebrow" },
+      account === null ? "A history of your own" : `Account ${account}`,
+      ` · ${events}`,
+    ),
+    element("h1", {}, headline(answer, account)),
+    element("p", { class: "lead" }, answer.count ? sureness(answer) : withoutAnybody(account)),
+  );
+  return [text, answer.count ? chancesChart(answer) : null];
+}
+
+function withoutAnybody(account) {
+  return account === null
+    ? "Add something to the history below, and watch who appears and what is shown to them."
+    : "Without any event there is nobody to be found, and the lists show what is popular.";
+}
+
+/** Letters in the order of their lanes: who was there before a change keeps a lane. */
+export function lanes(now) {
+  const before = isEdited(now) ? now.start.people : [];
+  return [...new Set([...before, ...now.answer.people].map((person) => person.name))].sort();
+}
+
+/** The entries, those that are gone with whose they were. */
+export function remembered(now) {
+  const events = eventsByKey(now.base, now.start ?? now.stored);
+  return now.entries.map((entry) => ({ ...entry, was: events.get(entry.key)?.person }));
+}
+
+/** The event that was chosen, and what may be done with it. */
+export function chosenEvent(now, { toggle, removeSitting }) {
+  const entry = now.entries.find((one) => one.key === now.chosen);
+  if (!entry)
+    return [hint("Point at a mark to see whose it probably is. Choose one to take it away and see what changes.")];
+  const event = eventsByKey(now.entries, now.answer).get(entry.key);
+  const keys = sittingOf(now.entries, entry);
+  const many = !entry.removed && keys.length > 1;
+  return [
+    element(
+      "p",
+      { class: "chosen-name" },
+      event ? badge(event.person) : null,
+      element("strong", {}, nameOf(entry)),
+      entry.time ? ` · ${when(entry.time)}` : null,
+    ),
+    element("p", {}, event ? whose(event) : "Removed: the answers below do without it."),
+    element(
+      "p",
+      { class: "row" },
+      action("toggle", entry.removed ? "Put it back" : "Remove this event", () => toggle(entry.key)),
+      many
+        ? action("sitting", `Forget this sitting (${counted(keys.length, "event")})`, () => removeSitting(keys))
+        : null,
+    ),
+  ];
+}
+
+function sittingOf(entries, { sitting, added }) {
+  const same = entries.filter((one) => one.sitting === sitting && one.added === added && !one.removed);
+  return same.map((one) => one.key);
+}
+
+/** A card for each person, and one for each who was there before the change. */
+export function cards(now, { forget, bringBack }) {
+  const { answer, start, base, entries } = now;
+  const before = isEdited(now) ? start.people.map((person) => person.name) : [];
+  const found = new Map(answer.people.map((person) => [person.name, person]));
+  const removed = new Set(entries.filter((entry) => entry.removed).map((entry) => entry.key));
+  const made = [...new Set([...before, ...found.keys()])].sort().map((letter) => {
+    if (found.has(letter)) {
+      const keys = keysOf(letter, entries, answer);
+      const isNew = before.length > 0 && !before.includes(letter);
+      return personCard(found.get(letter), { isNew, forget: () => forget(letter, keys) });
+    }
+    const keys = keysOf(letter, base, start);
+    const left = keys.filter((key) => !removed.has(key));
+    return missingCard(letter, {
+      left: left.length,
+      heirs: heirs(now, left),
+      bringBack: () => bringBack(letter, keys),
+    });
+  });
+  return made.length
+    ? element("div", { class: "cards" }, made)
+    : element("p", { class: "empty" }, "Nobody to tell of.");
+}
+
+function keysOf(letter, entries, answer) {
+  const own = [...eventsByKey(entries, answer)].filter(([, event]) => event.person === letter);
+  return own.map(([key]) => key);
+}
+
+/** To whom events are given now. */
+function heirs(now, keys) {
+  const events = eventsByKey(now.entries, now.answer);
+  return listed([...new Set(keys.map((key) => events.get(key).person))].sort());
+}
+
+/** The bar that says what was changed and what that did; nothing while nothing is. */
+export function whatIf(now, { undo, reset, jump }) {
+  if (!now.problem && !isEdited(now)) return [];
+  return [
+    now.problem
+      ? element("p", { class: "wrong", role: "alert" }, `${now.problem.heading}: ${now.problem.message}`)
+      : element("p", {}, element("strong", {}, `What if: ${changesIn(now.entries)}. `), effect(now)),
+    element(
+      "p",
+      { class: "row" },
+      element("a", { class: "button", href: "#next", onclick: jump }, "See the lists"),
+      now.past.length ? action("undo", "Undo", undo) : null,
+      isEdited(now) ? action("reset", "Start over", reset) : null,
+    ),
+  ];
+}
+
+/** What a change did, in a sentence. */
+export function effect({ answer, start }) {
+  const people = answer.count === 1 ? "person" : "people";
+  const other =
+    answer.count === start.count ? "" : `, ${inWords(answer.count)} ${people} instead of ${inWords(start.count)}`;
+  return `${counted(movedPlaces(answer, start), "place")} in the lists changed${other}.`;
+}
+
+/** What the shapes of marks mean. */
+export function legend() {
+  const kind = (look, words) => {
+    const sample = element("span", { class: `sample ${look}`, "aria-hidden": "true" }, look === "unsure" ? "a" : "A");
+    return element("li", {}, sample, words);
+  };
+  const kinds = [
+    kind("sure", "theirs by 80 % or more"),
+    kind("likely", "by 50 % or more"),
+    kind("unsure", "by less: anybody’s"),
+  ];
+  return element("ul", { class: "legend" }, kinds);
+}
+
+export const hint = (words) => element("p", { class: "hint" }, words);
+
+/** A button that is found again by its name when it was drawn anew. */
+const action = (name, words, onclick) => button(words, onclick, { "data-focus": name });
+
+export function section(id, heading, ...children) {
+  const title = element("h2", { id: `${id}-heading`, tabindex: "-1" }, heading);
+  return element("section", { id, "aria-labelledby": title.id }, title, ...children);
+}

@@ -1,0 +1,152 @@
+// What numbers mean, in plain words.
+
+import { counted, listed, percent } from "./dom.js";
+import { moment } from "./history.js";
+
+const MONTHS = [
+  "January",
+  "February",
+  "March",
+  "April",
+  "May",
+  "June",
+  "July",
+  "August",
+  "September",
+  "October",
+  "November",
+  "December",
+];
+export const WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+const COUNTS = ["no", "one", "two", "three", "four", "five"];
+const HOURS_TOGETHER = 4;
+const MANY_TIMES = 100;
+
+export const nameOf = (thing) => thing.title ?? thing.item;
+/** The same within a sentence, where a title would run into the words around it. */
+export const quoted = (thing) => (thing.title ? `“${thing.title}”` : thing.item);
+export const inWords = (number) => COUNTS[number] ?? String(number);
+
+/** {day, month, year, clock} of a time as the service writes it. */
+export function dateOf(time) {
+  const date = new Date(moment(time));
+  return {
+    day: date.getUTCDate(),
+    month: MONTHS[date.getUTCMonth()],
+    year: date.getUTCFullYear(),
+    clock: time.length > 10 ? time.slice(11) : null,
+  };
+}
+
+export function when(time) {
+  if (!time) return null;
+  const { day, month, year, clock } = dateOf(time);
+  return `${day} ${month} ${year}${clock ? `, ${clock}` : ""}`;
+}
+
+/** How sure a count is, and what else it may be. */
+export function sureness(answer) {
+  const { confidence, count } = answer;
+  const others = answer.chances
+    .map((chance, place) => ({ chance, people: place + 1 }))
+    .filter(({ chance, people }) => people !== count && chance >= 0.2)
+    .sort((one, other) => other.chance - one.chance);
+  const given = `it gives ${manyPeople(count)} a chance of ${percent(confidence)}`;
+  if (others[0]?.chance > confidence) {
+    // Counting is cautious: an account is split when the evidence is clear, and not before.
+    const other = `${manyPeople(others[0].people)} ${percent(others[0].chance)}`;
+    return `The model is unsure: ${given} and ${other}, and tells people apart only where the evidence is clear.`;
+  }
+  const word =
+    confidence >= 0.85 ? "sure" : confidence >= 0.65 ? "fairly sure" : confidence >= 0.45 ? "not very sure" : "unsure";
+  const rest = others.length
+    ? ` Next most likely: ${listed(others.map(({ chance, people }) => `${inWords(people)} (${percent(chance)})`))}.`
+    : "";
+  return `The model is ${word} of that: ${given}.${rest}`;
+}
+
+const manyPeople = (count) => `${inWords(count)} ${count === 1 ? "person" : "people"}`;
+
+/** How many people, as a sentence. */
+export function headline(answer, account) {
+  if (answer.count === 0) return account === null ? "Nobody yet" : "Nobody is left";
+  const many = manyPeople(answer.count);
+  const what = account === null ? "made this history" : answer.count === 1 ? "uses this account" : "share this account";
+  return `${many[0].toUpperCase()}${many.slice(1)} probably ${what}`;
+}
+
+/** One person: what they have more often than everybody, and when they are active. */
+export function portrait(person) {
+  const sentences = [likesOf(person.likes)];
+  if (person.active) sentences.push(`Mostly active ${activeOn(person.active)}.`);
+  return sentences.join(" ");
+}
+
+function likesOf(likes) {
+  if (!likes.length) return "Has nothing more often than everybody.";
+  const [first, ...others] = likes;
+  const also = others.length ? `, and also ${listed(others.slice(0, 2).map(quoted))} more than most` : "";
+  return `Has ${quoted(first)} ${often(first.times)} as often as everybody${also}.`;
+}
+
+/** Rare items make large numbers that mean no more than many. */
+function often(times) {
+  if (times > MANY_TIMES) return `over ${MANY_TIMES} times`;
+  return `${times >= 10 ? Math.round(times) : times.toFixed(1)} times`;
+}
+
+function activeOn(active) {
+  const days = daysOf(active.weekdays);
+  if (!active.hours) return days;
+  const { from, share } = busiest(active.hours);
+  return `${days}, ${percent(share)} of it between ${from} and ${(from + HOURS_TOGETHER) % 24 || 24} h`;
+}
+
+/** The days that have clearly more than a seventh. */
+function daysOf(shares) {
+  const most = shares.map((share, day) => [share, day]).filter(([share]) => share >= 1.5 / 7);
+  most.sort((one, other) => other[0] - one[0]);
+  const days = most
+    .slice(0, 2)
+    .map(([, day]) => day)
+    .sort((one, other) => one - other);
+  return days.length ? `on ${listed(days.map((day) => `${WEEKDAYS[day]}s`))}` : "on all days alike";
+}
+
+/** The four hours, one after another and across midnight too, in which most happens. */
+function busiest(hours) {
+  const within = (from) =>
+    Array.from({ length: HOURS_TOGETHER }, (_, step) => hours[(from + step) % 24]).reduce((sum, one) => sum + one, 0);
+  const starts = hours.map((_, from) => [within(from), from]);
+  const [share, from] = starts.reduce((best, one) => (one[0] > best[0] + 1e-9 ? one : best));
+  return { from, share };
+}
+
+/** One event for those who hear the page. */
+export function spoken(entry, event) {
+  const parts = [when(entry.time), nameOf(entry)];
+  if (entry.removed) parts.push("removed");
+  else if (event) parts.push(`person ${event.person}, ${Math.round(100 * event.probability)} percent`);
+  if (entry.added) parts.push("added");
+  return parts.filter(Boolean).join(", ");
+}
+
+/** Whose one event probably is, and who else's it may be. */
+export function whose(event) {
+  const others = event.shares
+    .map((share, place) => [event.order[place], share])
+    .filter(([letter, share]) => letter !== event.person && share >= 0.005);
+  others.sort((one, other) => other[1] - one[1]);
+  const rest = others.length ? ` (${others.map(([letter, share]) => `${letter} ${percent(share)}`).join(", ")})` : "";
+  return `Person ${event.person}’s with a chance of ${percent(event.probability)}${rest}.`;
+}
+
+/** What was changed in a history. */
+export function changesIn(entries) {
+  const added = entries.filter((entry) => entry.added).length;
+  const removed = entries.filter((entry) => entry.removed).length;
+  const parts = [];
+  if (removed) parts.push(`${counted(removed, "event")} removed`);
+  if (added) parts.push(`${counted(added, "event")} added`);
+  return parts.join(", ");
+}

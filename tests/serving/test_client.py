@@ -1,0 +1,74 @@
+"""The client in examples/ does what its words say."""
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightgc2n.serving.settings import digest
+from tests.serving.running import Running, running, seeing_two
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "client.py"
+KEY = "a-key-of-enough-letters"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(seeing_two(tmp_path_factory.mktemp("client") / "bundle"), key_digests=(digest(KEY),)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def example() -> Any:
+    spec = importlib.util.spec_from_file_location("client", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_asks_everything(service: Running, example: Any) -> None:
+    client = example.Client(f"http://127.0.0.1:{service.port}/", KEY)
+    bundle = service.service.served.recommender
+    account, items = bundle.dataset.accounts[3], bundle.dataset.items
+    listed = [one["item"] for one in client.recommend(account, k=4, exclude_seen=True)["items"]]
+    assert listed == [one.item_id for one in bundle.recommend(account, k=4, exclude_seen=True)]
+    first, second = client.recommend_many([{"history": [items[0]]}, {"account": "nobody"}])
+    assert (len(first["items"]), second["error"]["code"]) == (20, "unknown_account")
+    assert client.people(account, k=2)["count"] == 2
+    assert len(client.similar(items[0], 3)["items"]) == 3
+
+
+def test_it_tells_what_was_refused(service: Running, example: Any) -> None:
+    client = example.Client(f"http://127.0.0.1:{service.port}", KEY)
+    with pytest.raises(example.ServiceError, match=r"account 'a/b' is not known here\. \(404, unknown_account\)"):
+        client.people("a/b")
+    with pytest.raises(example.ServiceError, match="401, no_key"):
+        example.Client(f"http://127.0.0.1:{service.port}").recommend("h000001")
+
+
+def test_it_tries_again_when_the_service_is_busy(
+    service: Running, example: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(example.time, "sleep", waits.append)
+    monkeypatch.setattr(service.service.batcher, "_most_waiting", -1)
+    monkeypatch.setattr(service.service.batcher, "waiting", 1)
+    with pytest.raises(example.ServiceError, match="429, too_many_requests"):
+        example.Client(f"http://127.0.0.1:{service.port}", KEY, tries=3).recommend("h000001")
+    assert waits == [1.0, 2.0]
+
+
+def test_it_runs(service: Running) -> None:
+    words = [f"http://127.0.0.1:{service.port}", "--account", "h000003", "--people", "--key", KEY, "-k", "2"]
+    done = subprocess.run([sys.executable, EXAMPLE, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("1 ")
+    assert lines[2].startswith("2 people, with a confidence of")
+    assert [line[0] for line in lines[3:]] == ["A", "B"]

@@ -1,0 +1,157 @@
+"""`lightgc2n serve` as a process: without torch, with several workers, and ending without losing a request."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightgc2n.recommending.bundle import load_bundle
+from tests.cli.test_commands import run
+from tests.export.town import bundle_of
+from tests.serving.load import asking
+from tests.serving.running import Reply, command, wait_for
+
+BODIES: list[dict[str, Any]] = [
+    *({"account": f"h{number:06}", "k": 5} for number in range(0, 60, 7)),
+    {"requests": [{"account": "h000001", "k": 3}] * 40},
+]
+
+
+def wanted_answers(bundle: Path) -> dict[str, list[list[str]]]:
+    recommender = load_bundle(bundle)
+    found = {}
+    for body in BODIES:
+        asks = body.get("requests", [body])
+        found[json.dumps(body)] = [[one.item_id for one in recommender.recommend(**ask)] for ask in asks]
+    return found
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_nothing_is_lost_when_it_ends(workers: int) -> None:
+    """Whoever was connected gets a whole, right answer; whoever comes later cannot connect."""
+    wanted = wanted_answers(bundle_of("lightgc2n"))
+
+    def judge(body: dict[str, Any], reply: Reply) -> str:
+        assert reply.status == 200, reply.body
+        answers = reply.json.get("answers", [reply.json])
+        assert [[one["item"] for one in answer["items"]] for answer in answers] == wanted[json.dumps(body)]
+        return "right"
+
+    with command(bundle_of("lightgc2n"), "--workers", workers) as served:
+        process, client, _ = served
+        with asking(client.port, BODIES, judge, threads=6) as asked:
+            wait_for(lambda: sum(one["event"] == "started" for one in served.events()) == workers)
+            wait_for(lambda: asked.answers.total() > 50)
+            before = asked.answers.total()
+            process.send_signal(signal.SIGTERM)
+            wait_for(lambda: len(asked.refused) == 6 or asked.lost or asked.wrong)
+        assert (asked.wrong, asked.lost, len(asked.refused)) == ([], [], 6)
+        assert asked.answers.total() > before
+        assert process.wait(20) == 0
+        events = [one["event"] for one in served.events()]
+        assert events.count("ended") == workers
+        assert not {"failed", "worker_died", "server"} & set(events)
+
+
+def test_several_workers_add_up_and_replace_each_other() -> None:
+    with command(bundle_of("lightgc2n"), "--workers", 2) as (process, client, _):
+
+        def counted() -> float:
+            client.close()  # another connection, perhaps to the other worker
+            lines = client.get("/metrics").body.decode().splitlines()
+            return float(next(line for line in lines if 'route="/v1/recommend",status="200"' in line).split()[-1])
+
+        for _ in range(20):
+            client.close()
+            assert client.recommend(account="h000001").status == 200
+        assert {counted() for _ in range(6)} == {20.0}
+        workers = children(process.pid)
+        assert len(workers) == 2
+        for gone, how in ((workers[0], signal.SIGKILL), (workers[1], signal.SIGTERM)):
+            os.kill(gone, how)
+            wait_for(lambda gone=gone: len(set(children(process.pid)) - {gone}) == 2)
+            client.close()
+            assert client.recommend(account="h000001").status == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
+def test_workers_do_not_outlive_who_looks_after_them() -> None:
+    with command(bundle_of("lightgc2n"), "--workers", 2) as (process, client, _):
+        assert client.get("/readyz").status == 200
+        workers = children(process.pid)
+        process.kill()
+        wait_for(lambda: not [one for one in workers if Path(f"/proc/{one}").exists()])
+
+
+def children(pid: int) -> list[int]:
+    """The workers among the processes that a process has started."""
+    found = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return [one for one in found if b"resource_tracker" not in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+def test_a_bundle_that_cannot_be_served(tmp_path: Path) -> None:
+    for words in ([tmp_path], [tmp_path, "--workers", "2"]):
+        done = run("serve", *words, "--port", "0")
+        assert done.returncode == 2
+        assert f"error: {tmp_path}: not a bundle" in " ".join(done.stderr.split())
+        assert done.stdout == ""
+
+
+def test_strangers_and_taken_ports() -> None:
+    done = run("serve", bundle_of("lightgc2n"), "--host", "0.0.0.0", "--port", "0")
+    assert (done.returncode, "Give --api-key-file FILE" in " ".join(done.stderr.split())) == (2, True)
+    with command(bundle_of("lightgc2n")) as (_, client, _):
+        done = run("serve", bundle_of("lightgc2n"), "--port", client.port)
+        assert (done.returncode, "Choose another --port" in " ".join(done.stderr.split())) == (2, True)
+
+
+def test_a_key_opens_it(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("a-key-of-enough-letters\n")
+    with command(bundle_of("lightgc2n"), "--api-key-file", tmp_path / "keys", "--host", "0.0.0.0") as (_, client, _):
+        assert client.recommend(account="h000001").status == 401
+        client.headers["Authorization"] = "Bearer a-key-of-enough-letters"
+        assert client.recommend(account="h000001").status == 200
+
+
+WITHOUT_TORCH = """
+import sys
+
+for package in ("torch", "jaxtyping", "polars", "onnx", "matplotlib", "scipy", "pandas"):
+    sys.modules[package] = None  # importing it fails
+
+from lightgc2n.__main__ import main
+
+sys.argv = ["lightgc2n", "serve", sys.argv[1], "--port", "0", "--json"]
+main()
+"""
+
+
+def test_no_torch_is_needed() -> None:
+    words = [sys.executable, "-c", WITHOUT_TORCH, str(bundle_of("lightgc2n-plus"))]
+    with command(words=words) as (process, client, _):
+        assert len(client.recommend(account="h000001").json["items"]) == 20
+        assert client.get("/v1/accounts/h000001/people").json["count"] >= 1
+        assert client.get("/v1/items/v00001/similar").status == 200
+        loaded = Path(f"/proc/{process.pid}/maps").read_text()
+        assert "onnxruntime" in loaded
+        assert "libtorch" not in loaded
+        # What reports to the maker of onnxruntime keeps a file open, in a folder of that name.
+        opened = [os.readlink(one) for one in Path(f"/proc/{process.pid}/fd").iterdir() if one.is_symlink()]
+        assert not [name for name in opened if "Microsoft" in name]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_ctrl_c_twice_ends_it_at_once() -> None:
+    with command(bundle_of("lightgc2n")) as (process, client, _):
+        assert client.get("/healthz").status == 200
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
