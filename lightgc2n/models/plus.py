@@ -221,10 +221,12 @@ class LightGC2NPlus(Model):
         def gain(balance: tuple[float, float, int]) -> float:
             return sum((one.gain(*balance) for one in shown), 0.0)
 
-        # All bonuses, then all places with the best, then all bonuses with that place; the first of equals wins.
-        best = max([UNBALANCED, *((*pair, 0) for pair in product(ADDED, TIMES))], key=gain)
-        place = max(PLACES, key=lambda place: gain((*best[:2], place)))
-        best = max([best, *(pair for pair in product(ADDED, TIMES, [place]))], key=gain)
+        # The best bonus for a place and the best place for a bonus, in turn until neither changes.
+        best, before = UNBALANCED, None
+        while best != before:
+            before = best
+            best = max([best, *product(ADDED, TIMES, [best[2]])], key=gain)
+            best = max([best, *product([best[0]], [best[1]], PLACES)], key=gain)
         memory.balance.copy_(torch.tensor(best if gain(best) > 0 else UNBALANCED))
 
     def _asked(self, encoded: Float[Tensor, "M D"], batch: Batch) -> tuple[Float[Tensor, "B M"], Added, Remembered]:
