@@ -80,14 +80,14 @@ def rows(recommender: Recommender, plan: RunPlan, rounds: int, folder: Path, tra
     bundles = []
     for int8 in (False, True):
         out = folder / ("int8" if int8 else "float")
-        write_bundle(recommender, plan, out, ExportOptions(int8), force=True)
+        write_bundle(recommender, plan, out, ExportOptions(int8, people=trained), force=True)
         bundles.append((load_bundle(out), part_sizes(out)))
     graphs = [lambda bundle=bundle: bundle._ranked_by_graph([bundle.prepare(history=history)], 20, bundle._learned)
               for bundle, _ in bundles]  # fmt: skip
     ways = [recommender, *(bundle for bundle, _ in bundles)]
     asked = [lambda way=way: way.recommend(history=history, k=20) for way in ways]
     torch_ms, *bundle_ms = milliseconds([*asked, *graphs], rounds)
-    yield f"| {recommender.name} | {items:,} | torch | | | | {torch_ms:.2f} | | 1.0 | |"
+    yield f"| {recommender.name} | {items:,} | torch | | | | | {torch_ms:.2f} | | 1.0 | |"
     quality = ["", ""]
     if trained:
         found = [reciprocal_rank(bundle, plan, recommender) for bundle, _ in bundles]
@@ -105,8 +105,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=300)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    print("| model | items | form | device MB | vocabulary MB | server MB | ms p50 | graph ms | of torch | MRR@20 |")
-    print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    sizes = "device MB | vocabulary MB | people MB | server MB"
+    print(f"| model | items | form | {sizes} | ms p50 | graph ms | of torch | MRR@20 |")
+    print("|---" * 11 + "|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for run in given.runs:
             for row in rows(load(run), plan_of(run), given.rounds, Path(folder), trained=True):

@@ -26,7 +26,11 @@ QUIET = [
 PROBES = {
     "train": ["import log.csv --out data", "compare data --models floors --json"],
     "report": ["generate --accounts 50 --out data", "describe data --plots pictures"],
-    "serve": ["recommend BUNDLE --account h000003 --people --json", "recommend BUNDLE --history x --json"],
+    "serve": [
+        "recommend BUNDLE --account h000003 --people --json",
+        "recommend BUNDLE --history x --json",
+        "people BUNDLE --account h000003 --json",
+    ],
     "tune": ["generate --accounts 50 --out data", "audit data"],
     "export": ["generate --accounts 50 --out data", "audit data"],
 }

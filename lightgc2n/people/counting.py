@@ -115,6 +115,12 @@ def expanded(head: CountHead, features: Floats) -> Floats:
     return np.hstack([np.ones((len(scaled), 1)), scaled, (scaled**2 - 1) / 2])
 
 
+def at_most(likely: Floats, most: int) -> Floats:
+    """The same chances [K], if there cannot be more people than this."""
+    possible = np.where(np.arange(len(likely)) < most, likely, 0)
+    return possible / possible.sum()
+
+
 def decide(likely: Floats, caution: float) -> Longs:
     """The likeliest count of each account, one person being favoured."""
     favour = np.zeros(likely.shape[1])

@@ -14,7 +14,7 @@ from lightgc2n.errors import DataError
 from lightgc2n.people.assigning import assign, assign_others
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.contrast import Contrast
-from lightgc2n.people.counting import CountHead, chances, count_features, decide
+from lightgc2n.people.counting import CountHead, at_most, chances, count_features, decide
 from lightgc2n.people.describing import Sessions
 from lightgc2n.people.evidence import Learned, evidence, learn, pair_evidence
 from lightgc2n.people.merging import learn_count
@@ -77,7 +77,7 @@ class PeopleFinder:
         recent = np.arange(len(sessions.owner))[-MOST_SESSIONS:]
         found, size = evidence(sessions, self._contrast, recent), sessions.size[recent]
         if count is None:
-            likely = chances(self.head, count_features(found, size)[None])[0]
+            likely = at_most(chances(self.head, count_features(found, size)[None])[0], len(size))
             count = int(decide(likely[None], self.head.caution)[0])
         else:
             likely = np.eye(max(count, MOST_PEOPLE))[count - 1]

@@ -47,11 +47,12 @@ def test_the_device_part_knows_nobody(model: str) -> None:
     """No id of an account, and no array with a row for each of the 60."""
     bundle = bundle_of(model)
     accounts = load(run_of(model)).dataset.accounts
-    for path in bundle.iterdir():
+    for path in (*bundle.iterdir(), *(bundle / "people").iterdir()):
         if path.is_file():
             assert not [one for one in accounts if one.encode() in path.read_bytes()]
-    shapes = {name: array.shape for name, array in load_file(bundle / "weights.safetensors").items()}
-    assert not [name for name, shape in shapes.items() if len(accounts) in shape]
+    for name in ("weights.safetensors", "people/finder.safetensors"):
+        shapes = {key: array.shape for key, array in load_file(bundle / name).items()}
+        assert not [key for key, shape in shapes.items() if len(accounts) in shape]
     assert (load_file(bundle / "server" / "vectors.safetensors")["account"].shape[0] == len(accounts)
             if model == "lightgc2n" else not (bundle / "server" / "vectors.safetensors").exists())  # fmt: skip
 

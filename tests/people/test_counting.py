@@ -10,6 +10,7 @@ from lightgc2n.people.counting import (
     FEATURES,
     SHARES,
     CountHead,
+    at_most,
     chances,
     count_features,
     decide,
@@ -78,6 +79,11 @@ def test_chances_by_hand() -> None:
     assert chances(head, np.array([[5.0]]))[0] == pytest.approx(
         np.array([1, np.exp(score), 1, 1, 1]) / (4 + np.exp(score))
     )
+
+
+def test_chances_where_some_counts_cannot_be() -> None:
+    assert at_most(np.array([0.2, 0.3, 0.1, 0.3, 0.1]), 2).tolist() == pytest.approx([0.4, 0.6, 0, 0, 0])
+    assert at_most(np.array([0.2, 0.3, 0.5]), 9).tolist() == pytest.approx([0.2, 0.3, 0.5])
 
 
 def test_one_person_is_favoured() -> None:

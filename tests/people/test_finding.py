@@ -42,6 +42,16 @@ def test_people_of_an_account(finder: PeopleFinder, logs: Logs) -> None:
     assert found.confidence == found.chances[found.count - 1]
 
 
+def test_there_are_no_more_people_than_sessions(finder: PeopleFinder, logs: Logs) -> None:
+    items, times = history(logs, 3)
+    for sessions in (1, 2):
+        stop = int(np.searchsorted(finder.find(items, times, row=3).session, sessions))
+        found = finder.find(items[:stop], times[:stop], row=3)
+        assert found.count <= sessions
+        assert (found.chances[sessions:] == 0).all()
+        assert found.chances.sum() == pytest.approx(1)
+
+
 def test_a_count_that_is_known_is_kept(finder: PeopleFinder, logs: Logs) -> None:
     found = finder.find(*history(logs, 3), row=3, count=2)
     assert (found.count, found.confidence, found.share.shape) == (2, 1.0, (30, 2))

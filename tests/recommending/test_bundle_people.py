@@ -14,6 +14,7 @@ from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.experiments.single import train_run
 from lightgc2n.export.exporting import ExportOptions, export_run
+from lightgc2n.people import merging
 from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
 from lightgc2n.recommending.forgetting import forget_in_bundle
 from lightgc2n.recommending.people import AccountPeople
@@ -43,8 +44,11 @@ def street(tmp_path_factory: pytest.TempPathFactory) -> Street:
     generate(HouseholdConfig(accounts=150), seed=0, out=folder / "data")
     few = TrainingConfig(epochs=1, batch_size=64, learning_rate=0.01)
     train_run(RunPlan(folder / "data", MODEL, training=few), folder / "run")
-    for name, options in (("bundle", ExportOptions()), ("bytes", ExportOptions(int8=True))):
-        export_run(folder / "run", folder / name, options)
+    with pytest.MonkeyPatch.context() as patch:  # how well the count is learned is not the question
+        patch.setattr(merging, "MERGES", 100)
+        patch.setattr(merging, "TRIALS", 30)
+        for name, options in (("bundle", ExportOptions()), ("bytes", ExportOptions(int8=True))):
+            export_run(folder / "run", folder / name, options)
     made = folder / "run", folder / "bundle", folder / "bytes"
     return Street(*made, load(made[0]), load_bundle(made[1]))
 

@@ -1,0 +1,155 @@
+/**
+ * From evidence about pairs of sessions to who did what: the twin of `assigning.py`.
+ *
+ * Evidence is log(p_same / p_other) of each pair: a symmetric matrix in rows, 0 on the diagonal.
+ */
+
+import { eigen } from "./eigen.js";
+
+const CENTRE_STEPS = 10;
+const STEPS = 20;
+const FIT_WEIGHT = 3;
+const SUM_WEIGHT = 0.1;
+const DOUBT = 0.2; // left to everybody when mean field begins
+
+/**
+ * Evidence ready to be asked for any number of people; what all of them need is computed once.
+ *
+ * @param {Float64Array[]} evidence
+ * @param {number[]} size events of each session; a longer one counts more, by its root
+ */
+export function prepare(evidence, size) {
+  const weight = size.map(Math.sqrt);
+  const ratios = evidence.map((row) => row.map(Math.exp));
+  ratios.forEach((row, at) => (row[at] -= 1)); // a session is no evidence about itself
+  const weighted = evidence.map((row, at) => row.map((value, other) => value * Math.sqrt(weight[at] * weight[other])));
+  return { evidence, weight, ratios, spectrum: evidence.length > 1 ? eigen(weighted) : null };
+}
+
+/**
+ * How far each session is each person's; rows sum to one.
+ *
+ * @param {ReturnType<typeof prepare>} asked
+ * @param {number} people how many there are
+ * @returns {Float64Array[]}
+ */
+export function assign(asked, people) {
+  const sessions = asked.evidence.length;
+  // Nobody can be shown to have come twice.
+  if (sessions <= people) return asked.evidence.map((_, at) => unit(people, at));
+  const start = spectralStart(asked.spectrum, people);
+  let belongs = start.map((row) => row.map((share) => (1 - DOUBT) * share + DOUBT / people));
+  for (let step = 0; step < STEPS; step++) {
+    const total = product(asked.evidence, masses(belongs, asked.weight));
+    belongs = shares(fits(asked, belongs), total);
+  }
+  return belongs;
+}
+
+/** Sessions grouped by the leading eigenvectors of the evidence, each scaled by the root of its value; 0 or 1. */
+function spectralStart({ values, vectors }, people) {
+  const leading = Array.from({ length: people }, (_, place) => values.length - people + place);
+  const scales = leading.map((at) => Math.sqrt(Math.max(values[at], 0)));
+  const points = Array.from(values, (_, session) => leading.map((at, place) => vectors[at][session] * scales[place]));
+  const origin = [new Array(people).fill(0)];
+  let centres = [points[farthest(points, origin)]];
+  while (centres.length < people) centres.push(points[farthest(points, centres)]);
+  let nearest = [];
+  for (let step = 0; step < CENTRE_STEPS; step++) {
+    nearest = points.map((point) => smallest(centres.map((centre) => squaredDistance(point, centre))));
+    centres = centres.map((_, person) => centreOf(points, nearest, person));
+  }
+  return nearest.map((person) => unit(people, person));
+}
+
+/** The place of the point whose nearest centre is farthest. */
+function farthest(points, centres) {
+  return smallest(points.map((point) => -Math.min(...centres.map((centre) => squaredDistance(point, centre)))));
+}
+
+function centreOf(points, nearest, person) {
+  const own = points.filter((_, at) => nearest[at] === person);
+  return points[0].map((_, axis) => own.reduce((sum, point) => sum + point[axis], 0) / Math.max(own.length, 1e-9));
+}
+
+function squaredDistance(one, other) {
+  return one.reduce((sum, value, axis) => sum + (value - other[axis]) ** 2, 0);
+}
+
+/** The place of the smallest value, of equal ones the first. */
+function smallest(values) {
+  return values.reduce((best, value, at) => (value < values[best] ? at : best), 0);
+}
+
+function unit(length, place) {
+  const row = new Float64Array(length);
+  row[place] = 1;
+  return row;
+}
+
+/**
+ * How well each session fits each person's other sessions: log((sum of ratios + 1) / (sum of weights + 1)).
+ *
+ * @param {ReturnType<typeof prepare>} asked
+ * @param {Float64Array[]} belongs
+ * @returns {Float64Array[]}
+ */
+export function fits(asked, belongs) {
+  const mass = masses(belongs, asked.weight);
+  const total = columnSums(mass);
+  return product(asked.ratios, mass).map((row, at) =>
+    row.map((sum, person) => Math.log((sum + 1) / (total[person] - mass[at][person] + 1))),
+  );
+}
+
+/**
+ * The shares of further sessions, given those of the ones found, as in one mean-field step.
+ *
+ * @param {Float64Array[]} evidence of each pair of a further session and one found
+ * @param {number[]} size events of each session found
+ * @param {Float64Array[]} belongs whose these are
+ * @returns {Float64Array[]}
+ */
+export function assignOthers(evidence, size, belongs) {
+  const mass = masses(belongs, size.map(Math.sqrt));
+  const total = columnSums(mass);
+  const ratios = evidence.map((row) => row.map(Math.exp));
+  const fit = product(ratios, mass).map((row) => row.map((sum, person) => Math.log((sum + 1) / (total[person] + 1))));
+  return shares(fit, product(evidence, mass));
+}
+
+function shares(fit, total) {
+  return fit.map((row, at) => softmax(row.map((value, person) => FIT_WEIGHT * value + SUM_WEIGHT * total[at][person])));
+}
+
+/**
+ * @param {ArrayLike<number>} scores
+ * @returns {Float64Array} positive, with a sum of one
+ */
+export function softmax(scores) {
+  const most = Math.max(...scores);
+  const likely = Float64Array.from(scores, (score) => Math.exp(score - most));
+  const sum = likely.reduce((one, other) => one + other, 0);
+  return likely.map((value) => value / sum);
+}
+
+function masses(belongs, weight) {
+  return belongs.map((row, at) => row.map((share) => share * weight[at]));
+}
+
+function columnSums(rows) {
+  return rows.reduce((sums, row) => sums.map((sum, at) => sum + row[at]), new Float64Array(rows[0].length));
+}
+
+/** The product of two matrices. */
+function product(left, right) {
+  return left.map((row) => {
+    const sums = new Float64Array(right[0].length);
+    for (let at = 0; at < row.length; at++) {
+      const value = row[at];
+      const other = right[at];
+      for (let column = 0; column < sums.length; column++) sums[column] += value * other[column];
+    }
+    return sums;
+  });
+}

@@ -1,0 +1,62 @@
+/**
+ * What finds people: numbers that were learned once, as the device part of a bundle holds them.
+ */
+
+const MIDDLE = 128; // the byte that stands for 0
+
+/**
+ * @typedef {object} Tables what training logs say of each item
+ * @property {number} width of a vector
+ * @property {Float32Array} vectors row by row
+ * @property {ArrayLike<number>} events how many there are
+ * @property {ArrayLike<number> | null} first the day it was first seen, infinite for one never seen
+ * @property {ArrayLike<number> | null} middle the mean of its days
+ *
+ * @typedef {object} Scale
+ * @property {ArrayLike<number>} centre
+ * @property {ArrayLike<number>} spread
+ *
+ * @typedef {object} Finder
+ * @property {number} catalogue how many items there are
+ * @property {number | null} gap microseconds; a longer pause begins a new session; null: logs without times
+ * @property {Tables} tables
+ * @property {Scale} traits
+ * @property {Scale & {inward: ArrayLike<number>, threshold: ArrayLike<number>, outward: ArrayLike<number>,
+ *   straight: ArrayLike<number>, constant: number, prior: number}} contrast a small network over pairs of sessions
+ * @property {Scale & {weights: ArrayLike<number>, caution: number}} count softmax regression over features
+ */
+
+/**
+ * @param {object} facts `finder.json`
+ * @param {Record<string, import("./safetensors.js").Stored>} arrays `finder.safetensors`
+ * @returns {Finder}
+ */
+export function readFinder(facts, arrays) {
+  const data = (name) => arrays[name].data;
+  const scale = (name) => ({ centre: data(`${name}.centre`), spread: data(`${name}.spread`) });
+  const network = Object.fromEntries(
+    ["inward", "threshold", "outward", "straight"].map((name) => [name, data(`contrast.${name}`)]),
+  );
+  return {
+    catalogue: arrays["tables.events"].shape[1],
+    gap: facts.gap,
+    tables: {
+      width: arrays["tables.vectors"].shape[2],
+      vectors: vectorsOf(arrays),
+      events: data("tables.events"),
+      first: arrays["tables.first"]?.data ?? null,
+      middle: arrays["tables.middle"]?.data ?? null,
+    },
+    traits: scale("traits"),
+    contrast: { ...scale("contrast"), ...network, constant: data("contrast.constant")[0], prior: facts.prior },
+    count: { ...scale("count"), weights: data("count.weights"), caution: facts.caution },
+  };
+}
+
+/** Floats as they are; bytes less the middle, times the scale of their row. */
+function vectorsOf(arrays) {
+  const { data, shape } = arrays["tables.vectors"];
+  const scales = arrays["tables.scales"]?.data;
+  if (!scales) return data;
+  return Float32Array.from(data, (byte, at) => (byte - MIDDLE) * scales[Math.floor(at / shape[2])]);
+}

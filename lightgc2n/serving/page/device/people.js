@@ -1,0 +1,177 @@
+/**
+ * How many people are behind a history, and who did what: the twin of `finding.py`, for histories that training has
+ * not seen.
+ */
+
+import { assign, assignOthers, fits, prepare, softmax } from "./assigning.js";
+import { eigenvalues } from "./eigen.js";
+import { describe, pairFeatures, sessionNumbers } from "./sessions.js";
+import { microseconds } from "./times.js";
+
+const MOST_PEOPLE = 5;
+const MOST_SESSIONS = 400; // that people are found in, the newest; pairs grow with the square
+const SHARES = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1]; // of pairs that are one person's
+const SHARE = 0.5; // of pairs of one account that are one person's
+const LEAST_RATIO = 0.02;
+const FARTHEST_PAIR = 6; // standard deviations
+const FARTHEST_COUNT = 4;
+
+/**
+ * @typedef {object} People
+ * @property {number} count
+ * @property {number} confidence the chance that the count is right
+ * @property {number[]} chances of one person, of two ...
+ * @property {number[][]} share how likely each event is each person's; rows sum to one
+ * @property {number[]} session which events were taken to be one person's from the start
+ */
+
+/**
+ * The people behind a history.
+ *
+ * @param {import("./finder.js").Finder} finder
+ * @param {number[]} items numbers of the items, oldest first
+ * @param {(string | number)[] | null} [times] of each event, ISO or microseconds; left out if the finder has no gap
+ * @returns {People}
+ */
+export function findPeople(finder, items, times = null) {
+  const stamps = checkedTimes(finder, items, times);
+  const session = sessionNumbers(stamps, items.length, finder.gap);
+  const sessions = describe(finder, items, stamps, session);
+  const recent = sessions.slice(-MOST_SESSIONS);
+  const size = recent.map((one) => one.items.length);
+  const asked = prepare(evidenceWithin(finder, recent), size);
+  const chances = atMost(countChances(finder, countFeatures(asked)), recent.length);
+  const count = decide(chances, finder.count.caution);
+  const found = assign(asked, count);
+  const older = sessions.slice(0, sessions.length - recent.length);
+  const evidence = older.map((one) => Float64Array.from(recent, (other) => pairEvidence(finder, one, other)));
+  const share = [...assignOthers(evidence, size, found), ...found].map((row) => Array.from(row));
+  return {
+    count,
+    confidence: chances[count - 1],
+    chances: Array.from(chances),
+    share: session.map((number) => share[number]),
+    session,
+  };
+}
+
+/**
+ * The same people, those with most of the events first; so they get their letters.
+ *
+ * @param {People} people
+ * @returns {People}
+ */
+export function byWeight(people) {
+  const total = (person) => people.share.reduce((sum, row) => sum + row[person], 0);
+  const totals = Array.from({ length: people.count }, (_, person) => total(person));
+  const order = Array.from(totals.keys()).sort((one, other) => totals[other] - totals[one] || one - other);
+  return { ...people, share: people.share.map((row) => order.map((person) => row[person])) };
+}
+
+function checkedTimes(finder, items, times) {
+  if (!items.length || items.some((item) => !(item >= 0 && item < finder.catalogue))) {
+    throw new Error(`a history needs events, of items 0 to ${finder.catalogue - 1}.`);
+  }
+  if (finder.gap === null) return null;
+  const stamps = times?.map(microseconds);
+  if (stamps?.length !== items.length || stamps.some((time, at) => at > 0 && time < stamps[at - 1])) {
+    throw new Error("a history needs a time for each event, oldest first: so had the logs learned from.");
+  }
+  return stamps;
+}
+
+function evidenceWithin(finder, sessions) {
+  const found = sessions.map(() => new Float64Array(sessions.length));
+  for (let one = 0; one < sessions.length; one++) {
+    for (let other = one + 1; other < sessions.length; other++) {
+      found[one][other] = found[other][one] = pairEvidence(finder, sessions[one], sessions[other]);
+    }
+  }
+  return found;
+}
+
+/** log(p_same / p_other) of a pair of sessions. */
+function pairEvidence(finder, one, other) {
+  const odds = logOdds(finder.contrast, pairFeatures(one, other));
+  return Math.log(Math.max(1 + Math.expm1(odds) / SHARE, LEAST_RATIO));
+}
+
+/** Of a pair that it is of one account, if as many were as were not: one hidden layer, and a straight line beside it. */
+function logOdds({ centre, spread, inward, threshold, outward, straight, constant, prior }, features) {
+  const row = features.map((value, at) => Math.fround(clip((value - centre[at]) / spread[at], FARTHEST_PAIR)));
+  const width = threshold.length;
+  let sum = constant - prior;
+  for (let unit = 0; unit < width; unit++) {
+    let inside = threshold[unit];
+    for (let at = 0; at < row.length; at++) inside += row[at] * inward[at * width + unit];
+    sum += Math.tanh(inside) * outward[unit];
+  }
+  return row.reduce((total, value, at) => total + value * straight[at], sum);
+}
+
+const clip = (value, most) => Math.min(Math.max(value, -most), most);
+
+/** What the evidence looks like; how long a log is has no place here, since that says nothing of people. */
+function countFeatures(asked) {
+  const { evidence } = asked;
+  const sessions = evidence.length;
+  const pairs = evidence.flatMap((row, at) => Array.from(row.subarray(at + 1)));
+  if (!pairs.length) pairs.push(0);
+  const likely = SHARES.map((share) => mean(pairs.map((pair) => Math.log1p(share * Math.expm1(pair)))));
+  const values = Array.from(eigenvalues(evidence)).reverse();
+  const spectrum = Array.from({ length: MOST_PEOPLE }, (_, at) => (values[at] ?? 0) / sessions);
+  const agreements = spectrum.map((_, at) => agreement(asked, at + 1));
+  const average = mean(pairs);
+  const spread = Math.sqrt(mean(pairs.map((pair) => (pair - average) ** 2)));
+  return [
+    average,
+    spread,
+    SHARES[likely.indexOf(Math.max(...likely))],
+    ...likely,
+    ...spectrum,
+    ...steps(agreements.map(({ inside }) => inside)),
+    ...steps(agreements.map(({ fit }) => fit)),
+  ];
+}
+
+/** What so many people explain: evidence inside people, and how well sessions fit them, for each session. */
+function agreement(asked, people) {
+  const belongs = assign(asked, people);
+  const fitting = fits(asked, belongs);
+  let [inside, fit] = [0, 0];
+  belongs.forEach((row, one) => {
+    row.forEach((share, person) => {
+      fit += fitting[one][person] * share;
+      let others = 0;
+      for (let other = 0; other < belongs.length; other++) others += asked.evidence[one][other] * belongs[other][person];
+      inside += share * others;
+    });
+  });
+  return { inside: inside / belongs.length, fit: fit / belongs.length };
+}
+
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/** Each value less the one before it. */
+const steps = (values) => values.map((value, at) => value - (at > 0 ? values[at - 1] : 0));
+
+/** Of one person, of two ...: softmax regression on features and their squares. */
+function countChances({ count: { centre, spread, weights } }, features) {
+  const scaled = features.map((value, at) => clip((value - centre[at]) / spread[at], FARTHEST_COUNT));
+  const row = [1, ...scaled, ...scaled.map((value) => (value ** 2 - 1) / 2)];
+  const score = (person) => row.reduce((sum, value, at) => sum + value * weights[at * MOST_PEOPLE + person], 0);
+  return softmax(Array.from({ length: MOST_PEOPLE }, (_, person) => score(person)));
+}
+
+/** The same chances, if there cannot be more people than this. */
+function atMost(chances, most) {
+  const possible = chances.map((chance, at) => (at < most ? chance : 0));
+  const sum = possible.reduce((one, other) => one + other, 0);
+  return possible.map((chance) => chance / sum);
+}
+
+/** The likeliest count, one person being favoured. */
+function decide(chances, caution) {
+  const scores = Array.from(chances, (chance, at) => Math.log(chance + 1e-12) + (at === 0 ? caution : 0));
+  return scores.indexOf(Math.max(...scores)) + 1;
+}

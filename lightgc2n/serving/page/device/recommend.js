@@ -1,0 +1,116 @@
+/**
+ * Lists of next items from a bundle in the browser: the same as those of Python over the same bundle.
+ */
+
+const NOTHING = -1n; // in place of an item
+
+/**
+ * @typedef {object} Listed
+ * @property {string} item
+ * @property {string} [title]
+ * @property {number} score orders the list and means nothing beyond it
+ * @property {number} rank 1 is the best
+ *
+ * @typedef {object} Answer
+ * @property {Listed[]} items best first
+ * @property {boolean} fallback nothing was known, so these are the most popular items
+ * @property {string[]} notes
+ * @property {number} milliseconds that it took
+ *
+ * @typedef {object} Wish
+ * @property {string[]} history item ids, oldest first; those that the catalogue does not have are left out
+ * @property {number} [k] length of the list
+ * @property {boolean} [excludeSeen] leave items of the history out
+ * @property {string[]} [allow] the only items that may be listed
+ * @property {string[]} [deny] items that may not be listed
+ * @property {ArrayLike<number>} [account] where a known account starts, for models that want it
+ * @property {string[]} [held] items that training knows of that account beyond its history
+ */
+
+/**
+ * The k best next items for a history.
+ *
+ * @param {import("./bundle.js").Bundle} bundle
+ * @param {Wish} wish
+ * @returns {Promise<Answer>}
+ */
+export async function recommend(bundle, { history, k = 20, excludeSeen = false, allow, deny, account, held = [] }) {
+  const started = performance.now();
+  const { numbers, missing } = numbersOf(bundle, history);
+  const listed = mayBeListed(bundle, allow, deny, excludeSeen ? numbers : []);
+  const best = numbers.length
+    ? await ranked(bundle, { numbers, account, held: numbersOf(bundle, held).numbers }, listed, k)
+    : popular(bundle, listed, k);
+  const notes = [];
+  if (missing.length) notes.push(`left out of the history, because not in ${bundle.config.data.name}: ${missing.join(", ")}`);
+  if (!numbers.length) notes.push("no history: the most popular items");
+  if (!best.length) notes.push("no item is left to list");
+  const items = best.map(([number, score], place) => named(bundle, number, score, place + 1));
+  return { items, fallback: !numbers.length, notes, milliseconds: performance.now() - started };
+}
+
+/**
+ * Item numbers of ids, and the ids that there are none for.
+ *
+ * @param {import("./bundle.js").Bundle} bundle
+ * @param {string[]} ids
+ */
+export function numbersOf(bundle, ids) {
+  const known = ids.filter((id) => bundle.index.has(id));
+  const missing = [...new Set(ids.filter((id) => !bundle.index.has(id)))];
+  return { numbers: known.map((id) => bundle.index.get(id)), missing };
+}
+
+function named(bundle, number, score, rank) {
+  const item = bundle.items[number];
+  return bundle.titles.has(item) ? { item, title: bundle.titles.get(item), score, rank } : { item, score, rank };
+}
+
+/** For each item whether it may be listed at all. */
+function mayBeListed(bundle, allow, deny, seen) {
+  const listed = new Uint8Array(bundle.items.length).fill(allow ? 0 : 1);
+  for (const number of numbersOf(bundle, allow ?? []).numbers) listed[number] = 1;
+  for (const number of [...numbersOf(bundle, deny ?? []).numbers, ...seen]) listed[number] = 0;
+  return listed;
+}
+
+/** Pairs of item and score; items that training never showed fill the end when nothing else is left. */
+async function ranked(bundle, asked, listed, k) {
+  const learned = (number) => bundle.popularity[number] > 0;
+  const first = await bestAmong(bundle, asked, listed, learned, k);
+  if (first.length >= Math.min(k, bundle.items.length)) return first;
+  const others = await bestAmong(bundle, asked, listed, (number) => !learned(number), k);
+  return [...first, ...others].slice(0, k);
+}
+
+async function bestAmong(bundle, asked, listed, among, k) {
+  const { ort, session, config } = bundle;
+  const handicap = Float32Array.from(listed, (may, number) => (may && among(number) ? 0 : -Infinity));
+  const feeds = {
+    history: longs(ort, asked.numbers),
+    handicap: new ort.Tensor("float32", handicap, [1, handicap.length]),
+    k: new ort.Tensor("int64", BigInt64Array.of(BigInt(Math.min(k, handicap.length))), [1]),
+  };
+  if (session.inputNames.includes("account")) {
+    const start = Float32Array.from(asked.account ?? new Float32Array(config.account_width));
+    feeds.account = new ort.Tensor("float32", start, [1, config.account_width]);
+  }
+  if (session.inputNames.includes("held")) feeds.held = longs(ort, asked.held);
+  const found = await session.run(feeds, ["best_scores", "best_items"]);
+  const scores = Array.from(found.best_scores.data);
+  if (scores.some((score) => Number.isNaN(score) || score === Infinity)) throw new Error("a score is not finite.");
+  const pairs = Array.from(found.best_items.data, (item, place) => [Number(item), scores[place]]);
+  return pairs.filter(([, score]) => score !== -Infinity);
+}
+
+/** One row of item numbers; a lonely gap if there are none. */
+function longs(ort, numbers) {
+  const row = numbers.length ? BigInt64Array.from(numbers, BigInt) : BigInt64Array.of(NOTHING);
+  return new ort.Tensor("int64", row, [1, row.length]);
+}
+
+function popular(bundle, listed, k) {
+  const numbers = Array.from(bundle.popularity.keys()).filter((number) => listed[number]);
+  numbers.sort((one, other) => bundle.popularity[other] - bundle.popularity[one] || one - other);
+  return numbers.slice(0, k).map((number) => [number, bundle.popularity[number]]);
+}

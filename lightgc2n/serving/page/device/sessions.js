@@ -1,0 +1,113 @@
+/**
+ * Events bound into sessions, sessions described, and two sessions side by side.
+ *
+ * The twin of `describing.py`: the same numbers in the same order, so that what was learned there holds here.
+ */
+
+import { dot } from "./eigen.js";
+import { DAY, remainder } from "./times.js";
+
+const WEEKEND = 5; // Saturday, counted from Monday
+const HALF_AN_HOUR = 0.02; // in days: nearer than that, times are alike
+
+/**
+ * @typedef {object} Session
+ * @property {number[]} items
+ * @property {Set<number>} held the same, each once
+ * @property {number | null} begun in days
+ * @property {Float64Array} taste the mean vector of its items
+ * @property {number} length of that vector
+ * @property {Float64Array} traits what it is like in other ways, in training spreads
+ */
+
+/**
+ * For each event the number of its session; without times every event is a session of its own.
+ *
+ * @param {ArrayLike<number> | null} times microseconds, oldest first
+ * @param {number} events how many there are
+ * @param {number} gap a longer pause begins a new session
+ * @returns {number[]}
+ */
+export function sessionNumbers(times, events, gap) {
+  if (times === null) return Array.from({ length: events }, (_, event) => event);
+  let number = 0;
+  return Array.from(times, (time, event) => (event > 0 && time - times[event - 1] > gap ? ++number : number));
+}
+
+/**
+ * The sessions of a history.
+ *
+ * @param {import("./finder.js").Finder} finder
+ * @param {ArrayLike<number>} items of each event
+ * @param {ArrayLike<number> | null} times of each event
+ * @param {number[]} session of each event
+ * @returns {Session[]}
+ */
+export function describe(finder, items, times, session) {
+  const groups = [];
+  session.forEach((number, event) => (groups[number] ??= []).push(event));
+  return groups.map((events) => describeOne(finder, items, times, events));
+}
+
+function describeOne(finder, items, times, events) {
+  const { tables, traits } = finder;
+  const own = events.map((event) => items[event]);
+  const found = [...means(events.map((event) => eventTraits(tables, items[event], times && times[event] / DAY)))];
+  found.push(Math.log(events.length));
+  if (times) found.push(times[events[0]] / DAY, ...calendar(times[events[0]]));
+  const taste = means(own.map((item) => tables.vectors.subarray(item * tables.width, (item + 1) * tables.width)));
+  return {
+    items: own,
+    held: new Set(own),
+    begun: times && times[events[0]] / DAY,
+    taste,
+    length: Math.sqrt(dot(taste, taste)),
+    traits: Float64Array.from(found, (value, at) => (value - traits.centre[at]) / traits.spread[at]),
+  };
+}
+
+/** How popular an item is, how old, and how late the event is among the item's events. */
+function eventTraits(tables, item, day) {
+  const popularity = Math.log1p(tables.events[item]);
+  if (day === null) return [popularity];
+  // An item that nobody else has is new, and neither early nor late.
+  const age = Math.log1p(Math.max(day - tables.first[item], 0));
+  return [popularity, age, tables.events[item] > 0 ? day - tables.middle[item] : 0];
+}
+
+/** The hour on a circle, on one of half a day, and whether it was a weekend. */
+function calendar(time) {
+  const angle = (2 * Math.PI * remainder(time, DAY)) / DAY;
+  const [cosine, sine] = [Math.fround(Math.cos(angle)), Math.fround(Math.sin(angle))];
+  const weekday = remainder(Math.floor(time / DAY) + 3, 7); // the first day of 1970 was a Thursday
+  return [cosine, sine, cosine ** 2 - sine ** 2, 2 * cosine * sine, Number(weekday >= WEEKEND)];
+}
+
+function means(rows) {
+  const sums = new Float64Array(rows[0].length);
+  for (const row of rows) for (let at = 0; at < sums.length; at++) sums[at] += row[at];
+  return sums.map((sum) => sum / rows.length);
+}
+
+/**
+ * What can be said of a pair of sessions, the same whichever comes first.
+ *
+ * @param {Session} one
+ * @param {Session} other
+ * @returns {number[]}
+ */
+export function pairFeatures(one, other) {
+  const [left, right] = [one.traits, other.traits];
+  const likeness = dot(one.taste, other.taste);
+  const found = [
+    ...left.map((value, at) => Math.abs(value - right[at])),
+    ...left.map((value, at) => value * right[at]),
+    ...left.map((value, at) => value + right[at]),
+    likeness,
+    likeness / Math.max(one.length * other.length, 1e-9),
+    Number(one.items.some((item) => other.held.has(item))),
+  ];
+  if (one.begun === null) return found;
+  const sameWeekday = remainder(Math.floor(one.begun), 7) === remainder(Math.floor(other.begun), 7);
+  return [...found, Math.log(Math.abs(one.begun - other.begun) + HALF_AN_HOUR), Number(sameWeekday)];
+}

@@ -1,0 +1,33 @@
+/**
+ * Times of events as somebody gives them, turned into microseconds since 1970; and what a clock says of them.
+ */
+
+export const HOUR = 3600e6;
+export const DAY = 24 * HOUR;
+const WRITTEN =
+  /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,6})\d*)?)?(Z|[+-]\d\d:?\d\d)?)?$/;
+
+/**
+ * Microseconds of an ISO date, by the clock of the log; where a zone is named, in UTC.
+ *
+ * @param {string | number} time a number already is in microseconds
+ * @returns {number}
+ */
+export function microseconds(time) {
+  if (typeof time === "number") return time;
+  const found = WRITTEN.exec(time);
+  if (!found) throw new Error(`expected an ISO date like 2024-05-01 20:15, found ${JSON.stringify(time)}`);
+  const [year, month, day, hour, minute, second] = found.slice(1, 7).map((part) => Number(part ?? 0));
+  const whole = Date.UTC(year, month - 1, day, hour, minute, second);
+  return whole * 1000 + Number((found[7] ?? "0").padEnd(6, "0")) - offset(found[8]);
+}
+
+/** How far a zone is before UTC. */
+function offset(zone) {
+  if (!zone || zone === "Z") return 0;
+  const minutes = 60 * Number(zone.slice(1, 3)) + Number(zone.slice(-2));
+  return (zone[0] === "-" ? -1 : 1) * minutes * 60e6;
+}
+
+/** What is left of a division, never negative. */
+export const remainder = (value, by) => ((value % by) + by) % by;

@@ -1,0 +1,119 @@
+"""People are counted and told apart in JavaScript as in numpy, over generated households."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lightgc2n.data.dataset import load_dataset
+from lightgc2n.data.households import HouseholdConfig, generate
+from lightgc2n.data.splits import SplitConfig, split_dataset
+from lightgc2n.export.people import write_people
+from lightgc2n.people import merging
+from lightgc2n.people.finding import People, PeopleFinder
+from lightgc2n.people.points import Logs
+from lightgc2n.recommending.bundle_files import FINDER, FINDER_FACTS, BundleFiles
+from lightgc2n.recommending.bundle_people import read_finder
+from lightgc2n.recommending.finders import training_logs
+from lightgc2n.recommending.people import by_weight
+from tests.serving.folders import NEEDS_CHROMIUM, PAGE, opened_page, served
+
+pytestmark = [pytest.mark.browser, NEEDS_CHROMIUM]
+
+FIND = """async ([name, histories]) => {
+  const { readArrays } = await import("/page/device/safetensors.js");
+  const { readFinder } = await import("/page/device/finder.js");
+  const { byWeight, findPeople } = await import("/page/device/people.js");
+  const facts = await (await fetch(`/${name}/people/finder.json`)).json();
+  const arrays = readArrays(await (await fetch(`/${name}/people/finder.safetensors`)).arrayBuffer());
+  const finder = readFinder(facts, arrays);
+  return histories.map(([items, times]) => byWeight(findPeople(finder, items, times)));
+}"""
+History = tuple[Any, Any]
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Logs:
+    folder = tmp_path_factory.mktemp("homes") / "data"
+    generate(HouseholdConfig(accounts=120), seed=1, out=folder)
+    return training_logs(split_dataset(load_dataset(folder), SplitConfig()).train)
+
+
+@pytest.fixture(scope="module")
+def folders() -> dict[str, Path]:
+    return {"page": PAGE}
+
+
+@pytest.fixture(scope="module")
+def page(folders: dict[str, Path]) -> Iterator[Any]:
+    with served(folders) as address, opened_page(f"{address}/page/device/people.js") as page:
+        yield page
+
+
+def histories(logs: Logs) -> list[History]:
+    """Of every second account; one event; and one that has more sessions than people are looked for in."""
+    bounds = zip(logs.offsets[:-1:2], logs.offsets[1::2], strict=True)
+    found = [(logs.items[start:stop], None if logs.times is None else logs.times[start:stop]) for start, stop in bounds]
+    long = np.tile(logs.items[:90], 6), None if logs.times is None else np.arange(540) * 40_000_000_000
+    return [*found, tuple(part[:1] if part is not None else None for part in found[0]), long]  # type: ignore[list-item]
+
+
+def as_lists(history: History) -> list[Any]:
+    return [None if part is None else part.tolist() for part in history]
+
+
+def assert_twins(found: dict[str, Any], wanted: People) -> None:
+    assert found["count"] == wanted.count
+    assert found["session"] == wanted.session.tolist()
+    np.testing.assert_allclose(found["confidence"], wanted.confidence, atol=1e-6)
+    np.testing.assert_allclose(found["chances"], wanted.chances, atol=1e-6)
+    np.testing.assert_allclose(found["share"], wanted.share, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def learned(logs: Logs) -> dict[bool, PeopleFinder]:
+    """With times and without; the count is learned from few merges, since how well is not the question."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "MERGES", 100)
+        patch.setattr(merging, "TRIALS", 30)
+        shown = {True: logs, False: replace(logs, times=None)}
+        return {timed: PeopleFinder.learn(some, np.random.default_rng(0)) for timed, some in shown.items()}
+
+
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("timed", [True, False])
+def test_people_are_the_same(
+    timed: bool,
+    int8: bool,
+    logs: Logs,
+    learned: dict[bool, PeopleFinder],
+    page: Any,
+    folders: dict[str, Path],
+    tmp_path: Path,
+) -> None:
+    write_people(tmp_path, learned[timed], int8)
+    files = BundleFiles(tmp_path, {"items": learned[timed].catalogue}, frozenset({FINDER, FINDER_FACTS}), frozenset())
+    finder = read_finder(files, accounts=0)
+    assert finder is not None
+    asked = histories(logs if timed else replace(logs, times=None))
+    folders["finder"] = tmp_path
+    found = page.evaluate(FIND, ["finder", [as_lists(history) for history in asked]])
+    wanted = [by_weight(finder.find(*history)) for history in asked]
+    for one, other in zip(found, wanted, strict=True):
+        assert_twins(one, other)
+    assert len({one.count for one in wanted}) > 1, "all the same would say little"
+    assert max(len(set(one.session.tolist())) for one in wanted) > 400
+
+
+def test_times_are_read_alike(page: Any) -> None:
+    from lightgc2n.recommending.times import read_times
+
+    written = ["2024-05-01 09:00", "2024-05-01T09:00:00.000001", "1969-12-31", "2024-02-29T23:59:59Z"]
+    written += ["2024-05-01T11:00:00+02:00", "2024-05-01 11:00-0530"]
+    read = "async (times) => times.map((await import('/page/device/times.js')).microseconds)"
+    assert page.evaluate(read, written) == read_times(written).tolist()
+    with pytest.raises(Exception, match="expected an ISO date"):
+        page.evaluate(read, ["yesterday"])
