@@ -42,7 +42,7 @@ def serve(
     max_requests: Annotated[
         int, typer.Option("--max-requests", min=1, help="Requests that a worker works on at once; more get 429.")
     ] = 256,
-    seconds: Annotated[float, typer.Option(help="To receive a request, and again to answer it; then 503.")] = 10.0,
+    seconds: Annotated[float, typer.Option(help="For a request to arrive and its answer to begin; then 503.")] = 10.0,
     json: Json = False,
 ) -> None:
     """Serve a bundle over HTTP, with a page at /; ends after SIGTERM or Ctrl-C when what was asked is answered."""

@@ -52,7 +52,7 @@ def serve(settings: ServiceSettings, listening: socket.socket, ready: Callable[[
     Args:
         ready: is called when the bundle has been found sound.
     """
-    set_up_logs(settings.log_ids)
+    set_up_logs()
     if settings.workers == 1:
         work(settings, listening, ready)
     else:
@@ -138,7 +138,7 @@ class Workers:
 
 
 def _worker(settings: ServiceSettings, listening: socket.socket, parent: int) -> None:
-    set_up_logs(settings.log_ids)
+    set_up_logs()
     signal.signal(signal.SIGINT, lambda _number, _frame: None)  # the parent says when it is time
     try:
         work(settings, listening, parent=parent)
