@@ -51,6 +51,7 @@ uvicorn.run(app, port=int(sys.argv[1]), log_level="warning")
 def serve_with_constant(bundle: Path, port: int) -> None:
     """The service with one route more."""
     from lightgc2n.serving.answers import json_response, list_json
+    from lightgc2n.serving.bundles import spare_collector
     from lightgc2n.serving.logs import set_up_logs
     from lightgc2n.serving.running import reserve
     from lightgc2n.serving.server import Server
@@ -63,6 +64,7 @@ def serve_with_constant(bundle: Path, port: int) -> None:
     server, served = Server(service), service.served
     answer = list_json(served.recommender.recommend(history=[]), served)
     add_constant(server.config.app, lambda: json_response(answer))
+    spare_collector()
     server.run(sockets=[reserve(settings)])
 
 

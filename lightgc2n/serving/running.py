@@ -73,11 +73,13 @@ def work(
     Args:
         parent: the process that looks after it, without which it ends.
     """
+    from lightgc2n.serving.bundles import spare_collector
     from lightgc2n.serving.server import Server
     from lightgc2n.serving.service import Service
 
     service = Service(settings, os.environ.get(SHARED))
     server = Server(service, parent)
+    spare_collector()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, server.handle_exit)  # heard from now on, also before and after it runs
     log("started", model=service.served.recommender.name, checksum=service.served.checksum, address=address(listening))
