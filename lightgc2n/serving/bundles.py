@@ -30,16 +30,13 @@ class Served:
     titles: dict[str, str]
     device_files: frozenset[str]
 
-    def knows(self, account: str) -> bool:
-        return account in self.recommender._account_index
-
 
 def open_served(path: Path, titles: Path | None) -> Served:
     """Loads the bundle that `path` leads to now, and asks it once, so that the first request need not wait."""
     folder = path.resolve()
     recommender = load_bundle(folder)
     recommender.answer([recommender.prepare(history=[recommender.dataset.items[0]], k=1)])
-    _ = recommender._account_index
+    recommender.knows("anybody")
     return Served(
         folder=folder,
         recommender=recommender,
