@@ -24,7 +24,10 @@ def serve(
         bool, typer.Option("--listen-without-key", help="Answer others without a key: something else keeps them out.")
     ] = False,
     report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="A report.html that the page shows.")
+        Path | None,
+        typer.Option(
+            "--report", metavar="FILE", exists=True, dir_okay=False, help="A report.html that the page shows."
+        ),
     ] = None,
     titles: Annotated[
         Path | None, typer.Option("--titles", metavar="FILE", help="What items are called: id, tab, title a line.")
@@ -42,7 +45,7 @@ def serve(
     max_requests: Annotated[
         int, typer.Option("--max-requests", min=1, help="Requests that a worker works on at once; more get 429.")
     ] = 256,
-    seconds: Annotated[float, typer.Option(help="To receive a request, and again to answer it; then 503.")] = 10.0,
+    seconds: Annotated[float, typer.Option(help="For a request to arrive and its answer to begin; then 503.")] = 10.0,
     json: Json = False,
 ) -> None:
     """Serve a bundle over HTTP, with a page at /; ends after SIGTERM or Ctrl-C when what was asked is answered."""
@@ -67,12 +70,12 @@ def serve(
         limits=limits,
     )
     refuse_open_door(settings)
-    listening = reserve(settings)
+    with reserve(settings) as listening:
 
-    def ready() -> None:
-        if json:
-            print_json({"address": address(listening), "bundle": str(bundle), "workers": workers})
-        else:
-            typer.echo(f"serving {bundle} at {address(listening)}; stop with Ctrl-C")
+        def ready() -> None:
+            if json:
+                print_json({"address": address(listening), "bundle": str(bundle), "workers": workers})
+            else:
+                typer.echo(f"serving {bundle} at {address(listening)}; stop with Ctrl-C")
 
-    run(settings, listening, ready)
+        run(settings, listening, ready)

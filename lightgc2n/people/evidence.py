@@ -14,7 +14,7 @@ from lightgc2n.people.points import Floats, Logs
 from lightgc2n.people.sessions import DAY, usual_gap
 
 PAIRS = 400_000  # of each kind to learn from, at most
-PAIRS_AT_ONCE = 100_000
+PAIRS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,10 @@ class Answering(ABC):
         items = [self.dataset.items[item] for item in queries.events[queries.start[0] : queries.stop[0]]]
         return tell(name, items, shares, weights, notes)
 
+    def knows(self, account: str) -> bool:
+        """Whether there is such an account."""
+        return account in self._account_index
+
     def read_items(self, path: Path) -> list[str]:
         """The ids of a file, one a line; one that the catalogue does not have is refused."""
         try:

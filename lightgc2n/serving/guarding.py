@@ -1,24 +1,22 @@
 """Who may ask, how much, and for how long: settled before a request reaches its route."""
 
 import asyncio
-from collections.abc import Iterable
+from functools import lru_cache
 from hmac import compare_digest
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lightgc2n.serving.refusals import RefusedError, busy
 from lightgc2n.serving.service import Service
-from lightgc2n.serving.settings import Limits, digest
+from lightgc2n.serving.settings import digest
 
 # What holds nobody's data: the page, the runtime for browsers, what probes ask, what the API looks like.
 OPEN = frozenset({"/", "/report", "/healthz", "/readyz", "/openapi.json", "/favicon.ico"})
 OPEN_FOLDERS = ("/page/", "/ort/")
 FILE_FOLDERS = ("/page/", "/ort/", "/device/")
 LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
-SENDING_SECONDS = 120.0  # for the answer to be taken
+SENDING_SECONDS, LARGE = 120.0, 2**16  # for an answer with more bytes than wait in the connection to be taken
 DISCARDED = 8  # times the largest body that is read and thrown away, so that the client hears the answer
-
-Headers = Iterable[tuple[bytes, bytes]]
 
 
 class Guard:
@@ -59,65 +57,53 @@ class Guard:
             raise busy(f"{self._working:,} requests are being worked on; ask again in a moment.")
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Reads the body and runs the route, with one limit of time until the answer begins."""
+        seconds, path, body, begun = self._limits.seconds, scope["path"], None, False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            large = len(message.get("body", b"")) > LARGE
+            limit.reschedule(asyncio.get_running_loop().time() + SENDING_SECONDS if large else None)
+            await send(message)
+
         try:
-            body = await _body(scope, receive, self._limits)
+            async with asyncio.timeout(seconds) as limit:
+                body = await _body(receive, self._limits.max_body)
+                if body is None:
+                    return  # the client is gone
+                if path in ("/", "/report") or path.startswith(FILE_FOLDERS):
+                    limit.reschedule(None)  # a large file may take its time
+                await self._app(scope, _replayed(body, receive), watched)
+        except TimeoutError:
+            if begun:
+                raise
+            await _too_slow(body is not None, seconds).response()(scope, receive, send)
         except RefusedError as refusal:
             await refusal.response()(scope, receive, send)
-            return
-        if body is None:
-            return  # the client is gone
-        path, replay = scope["path"], _replayed(body, receive)
-        if path in ("/", "/report") or path.startswith(FILE_FOLDERS):
-            await self._app(scope, replay, send)  # a large file may take its time
-        else:
-            await _in_time(self._app, scope, replay, send, self._limits.seconds)
 
 
-async def _in_time(app: ASGIApp, scope: Scope, receive: Receive, send: Send, seconds: float) -> None:
-    """Runs the route; an answer that has not begun in time becomes a refusal."""
-    begun = False
-
-    async def watched(message: Message) -> None:
-        nonlocal begun
-        if not begun:
-            begun = True
-            limit.reschedule(asyncio.get_running_loop().time() + SENDING_SECONDS)
-        await send(message)
-
-    try:
-        async with asyncio.timeout(seconds) as limit:
-            await app(scope, receive, watched)
-    except TimeoutError:
-        if begun:
-            raise
-        late = RefusedError(503, "too_slow", f"no answer within {seconds:g} s.", (), {"Retry-After": "1"})
-        await late.response()(scope, receive, send)
-
-
-async def _body(scope: Scope, receive: Receive, limits: Limits) -> bytes | None:
+async def _body(receive: Receive, most: int) -> bytes | None:
     """The whole body; none if the client went away before its end."""
-    large = RefusedError(413, "too_large", f"a body has at most {limits.max_body:,} bytes.")
     parts, size = [], 0
-    try:
-        async with asyncio.timeout(limits.seconds):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    return None
-                size += len(message["body"])
-                if size <= limits.max_body:
-                    parts.append(message["body"])
-                elif size > DISCARDED * limits.max_body:
-                    raise large
-                if not message["more_body"]:
-                    break
-    except TimeoutError:
-        raise RefusedError(
-            408, "too_slow", f"the request did not arrive within {limits.seconds:g} s.", (), {"Connection": "close"}
-        ) from None
-    if size > limits.max_body:
-        raise large
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        size += len(message["body"])
+        if size <= most:
+            parts.append(message["body"])
+        if size > DISCARDED * most or (size > most and not message["more_body"]):
+            raise RefusedError(413, "too_large", f"a body has at most {most:,} bytes.")
+        if not message["more_body"]:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_slow(arrived: bool, seconds: float) -> RefusedError:
+    if arrived:
+        return RefusedError(503, "too_slow", f"no answer within {seconds:g} s.", (), {"Retry-After": "1"})
+    message = f"the request did not arrive within {seconds:g} s."
+    return RefusedError(408, "too_slow", message, (), {"Connection": "close"})
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
@@ -142,6 +128,7 @@ def _has_key(headers: dict[bytes, bytes], keys: tuple[bytes, ...]) -> bool:
     return sum(compare_digest(found, key) for key in keys) > 0
 
 
+@lru_cache(256)
 def _is_local(host: bytes, listening: str) -> bool:
     name, colon, port = host.decode("latin-1").rpartition(":")
     bare = name if colon and port.isdigit() else host.decode("latin-1")

@@ -6,47 +6,48 @@ import os
 import sys
 import time
 import traceback
+from functools import lru_cache
 from typing import Any
 
-LOGGER = logging.getLogger("lightgc2n.serving")
+FRAMES = 8  # of a traceback, the innermost
 
 
-class JsonLines(logging.Formatter):
-    """One JSON object a line.
+def log(event: str, level: str = "info", **facts: Any) -> None:
+    """Writes one line; without the machinery of `logging`, which costs more than everything else about a request."""
+    now = time.time()
+    line = {"time": f"{_second(int(now))}.{int(1e3 * (now % 1)):03d}Z", "level": level, "worker": os.getpid()}
+    sys.stderr.write(json.dumps({**line, "event": event, **facts}) + "\n")
+    sys.stderr.flush()
+
+
+def log_problem(problem: BaseException, with_words: bool, **facts: Any) -> None:
+    """Writes where something unexpected came from.
 
     Args:
-        with_ids: whether the words of an unexpected error may be told; they may name somebody.
+        with_words: whether its own words may be told; they may name somebody.
     """
+    at = [f"{one.filename}:{one.lineno}" for one in traceback.extract_tb(problem.__traceback__)][-FRAMES:]
+    words = {"words": str(problem)} if with_words else {}
+    log("failed", "error", problem=type(problem).__name__, at=at, **words, **facts)
 
-    def __init__(self, with_ids: bool) -> None:
-        super().__init__()
-        self._with_ids = with_ids
 
-    def format(self, record: logging.LogRecord) -> str:
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        facts = {"time": f"{moment}.{int(record.msecs):03d}Z", "level": record.levelname.lower(), "worker": os.getpid()}
-        facts |= record.facts if hasattr(record, "facts") else {"event": "server", "message": record.getMessage()}
+class ServerWords(logging.Handler):
+    """What the web server has to say, in the same form."""
+
+    def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and record.exc_info[1] is not None:
-            problem = record.exc_info[1]
-            facts["problem"] = type(problem).__name__
-            facts["at"] = [f"{one.filename}:{one.lineno}" for one in traceback.extract_tb(problem.__traceback__)][-8:]
-            if self._with_ids:
-                facts["words"] = str(problem)
-        return json.dumps(facts)
+            log_problem(record.exc_info[1], with_words=False)
+        else:
+            log("server", record.levelname.lower(), message=record.getMessage())
 
 
-def set_up_logs(with_ids: bool) -> None:
-    """Sends everything, the web server's words too, to stderr in one format."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines(with_ids))
-    for name, level in (("lightgc2n.serving", logging.INFO), ("uvicorn", logging.WARNING)):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level)
-    # The names of threads and tasks are in no line: looking them up costs more than writing it.
-    logging.logThreads = logging.logMultiprocessing = logging.logProcesses = logging.logAsyncioTasks = False  # type: ignore[attr-defined]
+def set_up_logs() -> None:
+    """Lets the web server warn in our form, and say nothing else."""
+    logger = logging.getLogger("uvicorn")
+    logger.handlers, logger.propagate = [ServerWords()], False
+    logger.setLevel(logging.WARNING)
 
 
-def log(event: str, level: str = "info", problem: BaseException | None = None, **facts: Any) -> None:
-    number = logging.getLevelNamesMapping()[level.upper()]
-    LOGGER.log(number, "", exc_info=problem, extra={"facts": {"event": event, **facts}})
+@lru_cache(1)
+def _second(moment: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment))

@@ -1,5 +1,7 @@
 """Numbers for Prometheus; with several workers each writes its own, and any of them tells the sum."""
 
+from functools import lru_cache
+
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -26,6 +28,16 @@ class Metrics:
         self.working = Gauge(
             "lightgc2n_requests_in_progress", "Requests being worked on.", registry=here, multiprocess_mode="livesum"
         )
+        self._of_request = lru_cache(1000)(self._find)
+
+    def _find(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:
+        return self.requests.labels(method, route, str(status)), self.seconds.labels(route)
+
+    def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Counts an answer. Routes and methods are few, so what counts them is looked up once."""
+        counter, histogram = self._of_request(method, route, status)
+        counter.inc()
+        histogram.observe(seconds)
 
     def text(self) -> tuple[bytes, str]:
         """The page that Prometheus reads, and its content type."""

@@ -51,7 +51,7 @@ def add_accounts(app: FastAPI, service: Service) -> None:
         refuse_history(ask.history, ask.times, limits)
         if ask.history is None and ask.account is None:
             raise RefusedError(422, "nobody_named", "give an account, a history, or both.")
-        if ask.history is None and ask.account is not None and not served.knows(ask.account):
+        if ask.history is None and ask.account is not None and not served.recommender.knows(ask.account):
             raise not_known("account", ask.account)
         return json_response(await service.aside(lambda: _people_found(served, ask)))
 

@@ -99,7 +99,7 @@ async def _answers(service: Service, served: Served, asks: Sequence[Ask]) -> lis
 
 
 def _prepared(served: Served, ask: Ask) -> Question | RefusedError:
-    if ask.history is None and ask.account is not None and not served.knows(ask.account):
+    if ask.history is None and ask.account is not None and not served.recommender.knows(ask.account):
         return not_known("account", ask.account)
     times: Any = ask.times
     try:

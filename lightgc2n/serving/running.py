@@ -19,7 +19,8 @@ from lightgc2n.serving.logs import log, set_up_logs
 from lightgc2n.serving.settings import ServiceSettings
 
 BACKLOG = 2048
-LOOK_SECONDS = 0.2
+LOOK_SECONDS, RESTING_SECONDS = 0.2, 5.0  # between looks at workers, and between two tries to replace one
+STARTING_SECONDS = 30.0  # a worker that fails so early would fail for ever
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
 
 
@@ -52,7 +53,7 @@ def serve(settings: ServiceSettings, listening: socket.socket, ready: Callable[[
     Args:
         ready: is called when the bundle has been found sound.
     """
-    set_up_logs(settings.log_ids)
+    set_up_logs()
     if settings.workers == 1:
         work(settings, listening, ready)
     else:
@@ -73,11 +74,13 @@ def work(
     Args:
         parent: the process that looks after it, without which it ends.
     """
+    from lightgc2n.serving.bundles import spare_collector
     from lightgc2n.serving.server import Server
     from lightgc2n.serving.service import Service
 
     service = Service(settings, os.environ.get(SHARED))
     server = Server(service, parent)
+    spare_collector()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, server.handle_exit)  # heard from now on, also before and after it runs
     log("started", model=service.served.recommender.name, checksum=service.served.checksum, address=address(listening))
@@ -93,13 +96,12 @@ class Workers:
         self._settings, self._listening = settings, listening
         self._context = multiprocessing.get_context("spawn")
         self._processes: list[SpawnProcess] = []
+        self._shared = tempfile.mkdtemp(prefix="lightgc2n-metrics-")  # where workers add up their numbers
         self._asked_to_end = False
 
     def run(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._end)
-        shared = tempfile.mkdtemp(prefix="lightgc2n-metrics-")
-        os.environ[SHARED] = shared
         try:
             self._processes = [self._start() for _ in range(self._settings.workers)]
             failed = self._look_after()
@@ -109,45 +111,50 @@ class Workers:
             for process in self._processes:
                 process.join()
         finally:
-            shutil.rmtree(shared, ignore_errors=True)
+            shutil.rmtree(self._shared, ignore_errors=True)
         if failed:
             raise SettingError("a worker could not start; its words are above.")
 
     def _start(self) -> SpawnProcess:
-        process = self._context.Process(target=_worker, args=(self._settings, self._listening, os.getpid()))
+        told = self._settings, self._listening, os.getpid(), self._shared
+        process = self._context.Process(target=_worker, args=told)
         process.start()
         return process
 
     def _look_after(self) -> bool:
         """Until the end is asked for; true if a worker cannot even start."""
+        begun, resting = time.monotonic(), dict[int, float]()  # until when not to try again, by place
         while not self._asked_to_end:
             time.sleep(LOOK_SECONDS)
+            now = time.monotonic()
             for place, process in enumerate(self._processes):
-                if process.is_alive() or self._asked_to_end:
+                code = process.exitcode
+                if code is None or now < resting.get(place, 0) or self._asked_to_end:
                     continue
-                if process.exitcode == LightGC2NError.exit_code:
+                log("worker_died", "error", exit_code=code)
+                if code > 0 and now - begun < STARTING_SECONDS:
                     return True
-                log("worker_died", "error", exit_code=process.exitcode)
-                _forget_gauges(process.pid)
-                unbar(self._listening)  # one that was told to end alone has closed the door for all
-                self._processes[place] = self._start()
+                resting[place] = now + RESTING_SECONDS
+                self._replace(place)
         return False
+
+    def _replace(self, place: int) -> None:
+        from prometheus_client.multiprocess import mark_process_dead
+
+        mark_process_dead(self._processes[place].pid, self._shared)  # type: ignore[no-untyped-call]
+        unbar(self._listening)  # one that was told to end alone has closed the door for all
+        self._processes[place] = self._start()
 
     def _end(self, _number: int, _frame: Any) -> None:
         self._asked_to_end = True
 
 
-def _worker(settings: ServiceSettings, listening: socket.socket, parent: int) -> None:
-    set_up_logs(settings.log_ids)
+def _worker(settings: ServiceSettings, listening: socket.socket, parent: int, shared: str) -> None:
+    os.environ[SHARED] = shared  # read when what counts is imported
+    set_up_logs()
     signal.signal(signal.SIGINT, lambda _number, _frame: None)  # the parent says when it is time
     try:
         work(settings, listening, parent=parent)
-    except LightGC2NError as problem:
+    except (LightGC2NError, OSError) as problem:
         log("cannot_start", "error", reason=str(problem))
-        sys.exit(problem.exit_code)
-
-
-def _forget_gauges(pid: int | None) -> None:
-    from prometheus_client.multiprocess import mark_process_dead
-
-    mark_process_dead(pid)  # type: ignore[no-untyped-call]
+        sys.exit(LightGC2NError.exit_code)

@@ -23,7 +23,7 @@ class Limits:
     max_listed: int = setting(100_000, at_least=1, help="Items of all lists of one request.")
     max_requests: int = setting(256, at_least=1, help="Requests that a worker works on at once.")
     max_waiting: int = setting(4096, at_least=1, help="Lists that may wait in a worker.")
-    seconds: float = setting(10.0, at_least=0.001, help="Time for a request to arrive, and again to be answered.")
+    seconds: float = setting(10.0, at_least=0.001, help="Time for a request to arrive and its answer to begin.")
     drain_seconds: float = setting(
         1.0, at_least=0.0, help="How long new connections are still answered after SIGTERM, so that others stop asking."
     )

@@ -103,6 +103,13 @@ def test_a_bundle_that_cannot_be_served(tmp_path: Path) -> None:
         assert done.stdout == ""
 
 
+def test_workers_that_cannot_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    done = run("serve", bundle_of("lightgc2n"), "--workers", "2", "--titles", tmp_path / "missing", "--port", "0")
+    assert done.returncode == 2
+    assert "a worker could not start" in " ".join(done.stderr.split())
+    assert '"event": "cannot_start"' in capfd.readouterr().err
+
+
 def test_strangers_and_taken_ports() -> None:
     done = run("serve", bundle_of("lightgc2n"), "--host", "0.0.0.0", "--port", "0")
     assert (done.returncode, "Give --api-key-file FILE" in " ".join(done.stderr.split())) == (2, True)

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from lightgc2n.serving.logs import JsonLines, log, set_up_logs
+from lightgc2n.serving.logs import log, log_problem, set_up_logs
 from tests.export.town import bundle_of
 from tests.serving.running import running
 
 
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """Puts loggers back as they were."""
-    loggers = [logging.getLogger(name) for name in ("lightgc2n.serving", "uvicorn")]
-    before = [(one.handlers, one.propagate, one.level) for one in loggers]
-    yield
-    for one, (handlers, propagate, level) in zip(loggers, before, strict=True):
-        one.handlers, one.propagate = handlers, propagate
-        one.setLevel(level)
+@pytest.fixture
+def server_words() -> Iterator[logging.Logger]:
+    """The web server's logger, put back as it was afterwards."""
+    logger = logging.getLogger("uvicorn")
+    before = logger.handlers, logger.propagate, logger.level
+    set_up_logs()
+    yield logger
+    logger.handlers, logger.propagate = before[:2]
+    logger.setLevel(before[2])
 
 
 def told(text: str) -> list[dict[str, Any]]:
@@ -31,7 +31,6 @@ def told(text: str) -> list[dict[str, Any]]:
 def test_requests_are_logged(capsys: pytest.CaptureFixture[str], with_ids: bool) -> None:
     bundle = bundle_of("lightgc2n")
     capsys.readouterr()  # making it has its own words
-    set_up_logs(with_ids)
     with running(bundle, log_ids=with_ids) as service:
         client = service.client()
         client.recommend(account="h000007", k=2)
@@ -50,22 +49,28 @@ def test_requests_are_logged(capsys: pytest.CaptureFixture[str], with_ids: bool)
     assert [one["event"] for one in told(written)][-2:] == ["draining", "ended"]
 
 
-@pytest.mark.parametrize("with_ids", [False, True])
-def test_unexpected_errors_are_logged_by_their_place(with_ids: bool) -> None:
+@pytest.mark.parametrize("with_words", [False, True])
+def test_unexpected_errors_are_logged_by_their_place(capsys: pytest.CaptureFixture[str], with_words: bool) -> None:
     try:
         {}["h000001"]
     except KeyError as problem:
-        record = logging.LogRecord("x", logging.ERROR, "", 0, "words", None, (KeyError, problem, problem.__traceback__))
-    found = json.loads(JsonLines(with_ids).format(record))
-    assert (found["problem"], found["level"]) == ("KeyError", "error")
+        log_problem(problem, with_words)
+    (found,) = told(capsys.readouterr().err)
+    assert (found["event"], found["problem"], found["level"]) == ("failed", "KeyError", "error")
     assert found["at"][0].startswith(f"{__file__}:")
-    assert found.get("words") == ("'h000001'" if with_ids else None)
+    assert found.get("words") == ("'h000001'" if with_words else None)
 
 
-def test_a_line_a_thing(capsys: pytest.CaptureFixture[str]) -> None:
-    set_up_logs(False)
+def test_a_line_a_thing(capsys: pytest.CaptureFixture[str], server_words: logging.Logger) -> None:
     log("bundle_refused", "error", reason="two\nlines \ud800")
-    logging.getLogger("uvicorn.error").warning("words of the %s", "server")
-    first, second = told(capsys.readouterr().err)
+    server_words.getChild("error").warning("words of the %s", "server")
+    server_words.getChild("error").info("nobody asked")
+    try:
+        {}["h000001"]
+    except KeyError:
+        server_words.getChild("error").exception("in the words of somebody")
+    first, second, third = told(capsys.readouterr().err)
     assert (first["event"], first["level"], first["reason"]) == ("bundle_refused", "error", "two\nlines \ud800")
-    assert (second["event"], second["message"]) == ("server", "words of the server")
+    assert (second["event"], second["level"], second["message"]) == ("server", "warning", "words of the server")
+    assert (third["event"], third["problem"]) == ("failed", "KeyError")
+    assert "h000001" not in json.dumps(third)

@@ -1,6 +1,6 @@
 """A new bundle takes over while requests come in; a bad one never does."""
 
-import logging
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -40,9 +40,17 @@ def service(link: Path) -> Iterator[Running]:
         yield found
 
 
-def events(caplog: pytest.LogCaptureFixture, name: str) -> list[dict[str, Any]]:
-    found = (record.__dict__["facts"] for record in caplog.records if "facts" in record.__dict__)
-    return [facts for facts in found if facts["event"] == name]
+class Noted:
+    """What was logged since."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys, self._text = capsys, ""
+        capsys.readouterr()
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        self._text += self._capsys.readouterr().err
+        found = (json.loads(line) for line in self._text.splitlines())
+        return [one for one in found if one["event"] == name]
 
 
 def test_a_new_bundle_under_load(service: Running, link: Path) -> None:
@@ -77,7 +85,7 @@ def test_a_new_bundle_under_load(service: Running, link: Path) -> None:
 
 
 def test_a_damaged_bundle_is_refused_and_the_old_one_stays(
-    service: Running, link: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    service: Running, link: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client, before = service.client(), service.service.served
     damaged = tmp_path / "damaged"
@@ -85,19 +93,19 @@ def test_a_damaged_bundle_is_refused_and_the_old_one_stays(
     graph = bytearray((damaged / "model.onnx").read_bytes())
     graph[len(graph) // 2] ^= 1
     (damaged / "model.onnx").write_bytes(graph)
-    with caplog.at_level(logging.INFO, "lightgc2n.serving"):
-        point(link, damaged)
-        wait_for(lambda: events(caplog, "bundle_refused"))
-        assert client.recommend(account="h000001").json["model"] == before.checksum
-        assert client.get("/readyz").status == 200
-        assert 'lightgc2n_bundle_changes_total{outcome="refused"} 1.0' in client.get("/metrics").body.decode()
-        (refused,) = events(caplog, "bundle_refused")
-        assert "model.onnx" in refused["reason"]
-        link.unlink()
-        wait_for(lambda: len(events(caplog, "bundle_refused")) == 2)
-        assert client.recommend(account="h000001").json["model"] == before.checksum
-        link.symlink_to(bundle_of("sasrec"))
-        wait_for(lambda: events(caplog, "bundle_taken"))
+    noted = Noted(capsys)
+    point(link, damaged)
+    wait_for(lambda: noted.events("bundle_refused"))
+    assert client.recommend(account="h000001").json["model"] == before.checksum
+    assert client.get("/readyz").status == 200
+    assert 'lightgc2n_bundle_changes_total{outcome="refused"} 1.0' in client.get("/metrics").body.decode()
+    (refused,) = noted.events("bundle_refused")
+    assert "model.onnx" in refused["reason"]
+    link.unlink()
+    wait_for(lambda: len(noted.events("bundle_refused")) == 2)
+    assert client.recommend(account="h000001").json["model"] == before.checksum
+    link.symlink_to(bundle_of("sasrec"))
+    wait_for(lambda: noted.events("bundle_taken"))
     assert client.get("/v1/model").json["model"] == "sasrec"
     assert client.get("/device/config.json").body == (bundle_of("sasrec") / "config.json").read_bytes()
 
