@@ -21,6 +21,7 @@ from lightgc2n import zoo
 from lightgc2n.data.dataset import Dataset, Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.export.exporting import ExportOptions, write_bundle
+from lightgc2n.models.plus import LightGC2NPlus
 from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
 from lightgc2n.recommending.bundle_files import part_sizes
 from lightgc2n.recommending.recommender import Recommender, load
@@ -45,7 +46,10 @@ def untrained(name: str, items: int) -> tuple[Recommender, RunPlan]:
     )
     split = split_dataset(dataset, SplitConfig())
     torch.manual_seed(0)
-    return Recommender(name, zoo.build(name, split.train), dataset, split.train), RunPlan(Path(), name)
+    model = zoo.build(name, split.train)
+    if isinstance(model, LightGC2NPlus):
+        model.memory.balance.copy_(torch.tensor([0.0, 1.0, 10.0]))  # all that a trained one does
+    return Recommender(name, model, dataset, split.train), RunPlan(Path(), name)
 
 
 def milliseconds(ways: list[Callable[[], object]], rounds: int) -> list[float]:
