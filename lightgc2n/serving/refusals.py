@@ -1,6 +1,7 @@
 """One shape for everything that is refused: `{"error": {"code", "message", "details"}}`."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -13,6 +14,7 @@ from starlette.exceptions import HTTPException
 from lightgc2n.errors import LightGC2NError
 
 MOST_DETAILS = 20
+OPTION = re.compile(r"(?<=[ (])--(?=[a-z])")
 WORDS = {404: "not_found", 405: "method_not_allowed", 400: "bad_request", 415: "unsupported_media_type"}
 
 
@@ -49,9 +51,9 @@ def not_known(what: str, name: str) -> RefusedError:
 
 
 def from_problem(problem: LightGC2NError) -> RefusedError:
-    """What the library refuses, in the words of the library."""
+    """What the library refuses, in its own words; what the command calls --history is a field here."""
     code = "cannot_be_answered" if problem.status < 500 else "internal"
-    return RefusedError(problem.status, code, str(problem))
+    return RefusedError(problem.status, code, OPTION.sub("", str(problem)))
 
 
 def add_handlers(app: FastAPI) -> None:

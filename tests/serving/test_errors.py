@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lightgc2n.errors import SettingError
+from lightgc2n.errors import DataError, SettingError
+from lightgc2n.serving.refusals import from_problem
 from lightgc2n.serving.settings import Limits, ServiceSettings, read_keys, refuse_open_door
 from tests.export.town import bundle_of
 from tests.serving.running import Client, Running, running
@@ -234,3 +235,8 @@ def test_strangers_are_not_answered_by_oversight() -> None:
             refuse_open_door(at(host))
         refuse_open_door(at(host, key_digests=(b"x",)))
         refuse_open_door(at(host, listen_without_key=True))
+
+
+def test_what_the_command_calls_an_option_is_a_field_here() -> None:
+    told = from_problem(DataError("v--a: holds no histories. Give --history, or both (--account)."))
+    assert told.message == "v--a: holds no histories. Give history, or both (account)."

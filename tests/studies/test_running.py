@@ -146,8 +146,8 @@ def test_quick_windows_leak_as_the_published_ones_do(data: tuple[Path, Path]) ->
 
 
 def test_killed_at_any_moment_it_goes_on_and_ends_the_same(data: tuple[Path, Path], tmp_path: Path) -> None:
-    words = ["leak", "--data", *data, "--models", "recency,lightgc2n-wo-a", "--budget", 40, "--out", "out"]
-    words += ["--set", "training.patience=40", "--side-by-side", 2, "--together", 2, "--device", "cpu"]
+    words = ["leak", "--data", *data, "--models", "recency,lightgc2n-wo-a", "--budget", 15, "--out", "out"]
+    words += ["--set", "training.patience=15", "--side-by-side", 2, "--together", 2, "--device", "cpu"]
     command = [sys.executable, "-m", "lightgc2n", "experiment", *map(str, words)]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     for moment in ("leak/*/last.safetensors", "leak/*lightgc2n*/results.json"):
