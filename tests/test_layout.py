@@ -3,6 +3,7 @@
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,16 +35,21 @@ BLIND = ("graph", "layers", "models", "baselines", "zoo", "training", "people", 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
+@cache
+def imports(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """Everything in a file that imports something."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imported(path: Path) -> Iterator[str]:
     """The modules of the project that a file imports, without the package's name."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in imports(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{path}: a relative import"
             names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
         yield from (name.removeprefix("lightgc2n.") for name in names if name.startswith("lightgc2n."))
 
 
@@ -67,10 +73,10 @@ def outside(path: Path) -> set[str]:
     while waiting:
         path = waiting.pop()
         seen.add(path)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in imports(path):
             if isinstance(node, ast.Import):
                 needed |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
+            else:
                 needed.add((node.module or "").partition(".")[0])
         for name in imported(path):
             module = PACKAGE / Path(*name.split("."))
