@@ -15,7 +15,8 @@ from lightgc2n.data.splits import Queries
 from lightgc2n.errors import ScoreError
 from lightgc2n.layers.ranking import rank_by_counting
 
-TILE_BYTES = 16 * 2**20  # small enough to stay in fast memory
+TILE_BYTES = {"cpu": 16 * 2**20, "cuda": 256 * 2**20}  # a CPU's stays in fast memory, a GPU's keeps all of it busy
+MOST_ROWS = {"cpu": 4096, "cuda": 1024}  # what a model holds for each history grows with them
 BYTES_PER_SCORE = 8
 
 
@@ -28,9 +29,9 @@ class Scorer(Protocol):
     def scores(self, encoded: Any, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]: ...
 
 
-def rows_per_tile(items: int) -> int:
+def rows_per_tile(items: int, device: str = "cpu") -> int:
     """How many queries are scored at once, so that a tile of scores stays small."""
-    return max(1, min(4096, TILE_BYTES // (BYTES_PER_SCORE * max(items, 1))))
+    return max(1, min(MOST_ROWS[device], TILE_BYTES[device] // (BYTES_PER_SCORE * max(items, 1))))
 
 
 def rows_in(queries: Queries, domain: Domain) -> Longs:
@@ -40,7 +41,7 @@ def rows_in(queries: Queries, domain: Domain) -> Longs:
 
 def asked_in_domains(queries: Queries, domains: Sequence[Domain], device: str) -> Iterator[Asked]:
     """All queries, domain by domain, each to be ranked among the items of the domain that its target belongs to."""
-    rows = rows_per_tile(domains[-1].stop)  # a model may score all items first
+    rows = rows_per_tile(domains[-1].stop, device)  # a model may score all items first
     for domain in domains:
         yield from query_batches(queries.select(rows_in(queries, domain)), rows, device, domain)
 
@@ -78,7 +79,7 @@ def target_ranks(
     """
     encoded, tells = model.encode(), torch.as_tensor(learned, device=device)
     ranks = []
-    for asked in query_batches(queries, rows_per_tile(len(domain)), device):
+    for asked in query_batches(queries, rows_per_tile(len(domain), device), device):
         scores = model.scores(encoded, asked.batch, domain)
         refuse_not_finite(name, scores)
         if exclude_seen:

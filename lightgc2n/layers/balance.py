@@ -68,7 +68,7 @@ class Shown:
         best = best_others(scores, earlier, known, cutoff)
         return cls(scores.gather(1, target[:, None]), before, bonus, is_target, best, cutoff)
 
-    def gain(self, added: float, times: float, place: int) -> float:
+    def gain(self, added: float, times: float, place: int) -> Float[Tensor, ""]:
         """The sum of 1 / log2(1 + rank) of the targets within the cutoff with the bonus added + times · bonus."""
         lifted = self.before + added + times * self.bonus
         if place:
@@ -77,4 +77,4 @@ class Shown:
         asked = torch.where(self.is_target, lifted, 0.0).sum(dim=1, keepdim=True)
         wanted = torch.where(self.is_target.any(dim=1, keepdim=True), asked, self.own)
         rank = 1 + (self.best > wanted).sum(dim=1) + (lifted > wanted).sum(dim=1)
-        return float(torch.where(rank <= self.cutoff, 1 / torch.log2(1.0 + rank), 0.0).double().sum())
+        return torch.where(rank <= self.cutoff, 1 / torch.log2(1.0 + rank), 0.0).double().sum()

@@ -30,7 +30,8 @@ from lightgc2n.models.contract import LatentUsers, Model
 
 FIRST_DEVIATION = 0.05  # of the item vectors
 CHOOSING_CUTOFF = 20
-UNBALANCED = (0.0, 1.0, 0)
+Balance = tuple[float, float, int]
+UNBALANCED: Balance = (0.0, 1.0, 0)
 Added = tuple[Int[Tensor, "Q W"], Float[Tensor, "Q W"]]  # items, and what is added to the score of each
 ADDED = (-3.0, -2.0, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 TIMES = (0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0)
@@ -218,16 +219,17 @@ class LightGC2NPlus(Model):
             target = asked.target - among.start
             shown.append(Shown.of(within, known.items, known.bonus, known.counts, target, CHOOSING_CUTOFF))
 
-        def gain(balance: tuple[float, float, int]) -> float:
-            return sum((one.gain(*balance) for one in shown), 0.0)
+        def best_of(balances: list[Balance]) -> Balance:
+            gains = torch.stack([torch.stack([one.gain(*balance) for one in shown]).sum() for balance in balances])
+            return balances[gains.tolist().index(float(gains.max()))]  # of equals the first, and a GPU waited for once
 
         # The best bonus for a place and the best place for a bonus, in turn until neither changes.
         best, before = UNBALANCED, None
-        while best != before:
+        while shown and best != before:
             before = best
-            best = max([best, *product(ADDED, TIMES, [best[2]])], key=gain)
-            best = max([best, *product([best[0]], [best[1]], PLACES)], key=gain)
-        memory.balance.copy_(torch.tensor(best if gain(best) > 0 else UNBALANCED))
+            best = best_of([best, *product(ADDED, TIMES, [best[2]])])
+            best = best_of([best, *product([best[0]], [best[1]], PLACES)])
+        memory.balance.copy_(torch.tensor(best))
 
     def _asked(self, encoded: Float[Tensor, "M D"], batch: Batch) -> tuple[Float[Tensor, "B M"], Added, Remembered]:
         """The scores of all items but for trends and for what is remembered, and those."""

@@ -111,7 +111,7 @@ class Recommender(AnsweringForPeople):
         return replace(queries, times=times, target_event=np.full_like(queries.target_event, times.argmax()))
 
     def _best(self, queries: Queries, wish: Wish, fold_in: bool) -> Iterator[tuple[Floats, Longs]]:
-        for asked in query_batches(queries, rows_per_tile(len(self.dataset.items)), self.device):
+        for asked in query_batches(queries, rows_per_tile(len(self.dataset.items), self.device), self.device):
             values, items = best_of_two_kinds(self._scores(asked.batch, wish, fold_in), self._learned_items, wish.k)
             yield values.cpu().numpy(), items.cpu().numpy()
 

@@ -44,7 +44,7 @@ def test_a_score_that_is_not_finite_is_an_error(bad: float) -> None:
 
 def test_tiles_do_not_change_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = target_ranks("fixed", Fixed(4, 3, 2, 1), SPLIT.test, ALL, learned=EVERYTHING)
-    monkeypatch.setattr(ranking, "TILE_BYTES", 1)
+    monkeypatch.setattr(ranking, "TILE_BYTES", {"cpu": 1})
     assert ranking.rows_per_tile(4) == 1
     assert target_ranks("fixed", Fixed(4, 3, 2, 1), SPLIT.test, ALL, learned=EVERYTHING).tolist() == whole.tolist()
 
