@@ -3,12 +3,13 @@
 Shapes: B questions, M items, T earlier items, C cutoff.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import leaky_relu
+from torch.nn.functional import leaky_relu, pad
 
 LEAK = 0.001  # of the distance to that place, so that what is drawn up to it keeps its order
 
@@ -68,6 +69,19 @@ class Shown:
         best = best_others(scores, earlier, known, cutoff)
         return cls(scores.gather(1, target[:, None]), before, bonus, is_target, best, cutoff)
 
+    @classmethod
+    def joined(cls, parts: Sequence["Shown"]) -> "Shown":
+        """All questions of several batches, so that a balance is weighed at once."""
+        places, best = max(part.before.shape[1] for part in parts), max(part.best.shape[1] for part in parts)
+        return cls(
+            torch.cat([part.own for part in parts]),
+            torch.cat([_wider(part.before, places, -torch.inf) for part in parts]),
+            torch.cat([_wider(part.bonus, places, 0.0) for part in parts]),
+            torch.cat([_wider(part.is_target, places, 0.0) for part in parts]),
+            torch.cat([_wider(part.best, best, -torch.inf) for part in parts]),
+            parts[0].cutoff,
+        )
+
     def gain(self, added: float, times: float, place: int) -> Float[Tensor, ""]:
         """The sum of 1 / log2(1 + rank) of the targets within the cutoff with the bonus added + times · bonus."""
         lifted = self.before + added + times * self.bonus
@@ -78,3 +92,7 @@ class Shown:
         wanted = torch.where(self.is_target.any(dim=1, keepdim=True), asked, self.own)
         rank = 1 + (self.best > wanted).sum(dim=1) + (lifted > wanted).sum(dim=1)
         return torch.where(rank <= self.cutoff, 1 / torch.log2(1.0 + rank), 0.0).double().sum()
+
+
+def _wider(table: Tensor, columns: int, filling: float) -> Tensor:
+    return pad(table, (0, columns - table.shape[1]), value=filling)

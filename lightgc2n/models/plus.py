@@ -219,13 +219,17 @@ class LightGC2NPlus(Model):
             target = asked.target - among.start
             shown.append(Shown.of(within, known.items, known.bonus, known.counts, target, CHOOSING_CUTOFF))
 
+        if not shown:
+            return
+        everything = Shown.joined(shown)
+
         def best_of(balances: list[Balance]) -> Balance:
-            gains = torch.stack([torch.stack([one.gain(*balance) for one in shown]).sum() for balance in balances])
+            gains = torch.stack([everything.gain(*balance) for balance in balances])
             return balances[gains.tolist().index(float(gains.max()))]  # of equals the first, and a GPU waited for once
 
         # The best bonus for a place and the best place for a bonus, in turn until neither changes.
         best, before = UNBALANCED, None
-        while shown and best != before:
+        while best != before:
             before = best
             best = best_of([best, *product(ADDED, TIMES, [best[2]])])
             best = best_of([best, *product([best[0]], [best[1]], PLACES)])

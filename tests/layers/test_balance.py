@@ -28,6 +28,21 @@ def test_gains_are_those_of_ranking_all_items_again(cutoff: int) -> None:
             assert shown.gain(added, times, place) == pytest.approx(float(wanted))
 
 
+def test_batches_joined_gain_what_they_gain_apart() -> None:
+    generator = torch.Generator().manual_seed(0)
+    parts = []
+    for rows, items, places in ((4, 9, 3), (7, 30, 6), (2, 5, 1)):
+        earlier = torch.stack([torch.randperm(items, generator=generator)[:places] for _ in range(rows)])
+        target = torch.randint(items, (rows,), generator=generator)
+        target[0] = earlier[0, 0]
+        scores, bonus = (torch.randn(rows, width, generator=generator) for width in (items, places))
+        known = torch.ones(rows, places, dtype=torch.bool)
+        parts.append(Shown.of(scores, earlier, bonus, known, target, 4))
+    for balance in product([0.0, 1.0], [0.5, 2.0], [0, 2, 4]):
+        apart = sum(float(part.gain(*balance)) for part in parts)
+        assert float(Shown.joined(parts).gain(*balance)) == pytest.approx(apart)
+
+
 def test_earlier_items_stand_just_behind_the_place_and_keep_their_order() -> None:
     scores = tensor([[9.0, 5.0, 4.0, 3.0, 1.0, -7.0, 8.0]])
     earlier, known = tensor([[4, 5, 6, 4, 0]]), tensor([[True, True, True, False, False]])
