@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -185,9 +185,13 @@ class Found:
         return found
 
     def command(self, groups: Sequence[Group]) -> str:
-        sources = dict.fromkeys(group.first.source for group in groups)
-        return " && ".join(
-            dict.fromkeys(str(self.asked[source]["command"]) for source in sources if source in self.asked)
+        """All commands that were given for the datasets of these groups."""
+        return " && ".join(self.commands(dict.fromkeys(group.first.source for group in groups)))
+
+    def commands(self, sources: Iterable[str]) -> list[str]:
+        """What was asked of these datasets, each command once."""
+        return list(
+            dict.fromkeys(str(one) for name in sources if name in self.asked for one in self.asked[name]["commands"])
         )
 
     def file(self, group: Group) -> str:

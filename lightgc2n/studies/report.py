@@ -68,7 +68,7 @@ def _made(found: Iterable[Found]) -> Iterator[tuple[str, str]]:
     """How it was made, row by row."""
     found = list(found)
     runs = {run.folder: run for one in found for group in one.groups for run in group.runs}.values()
-    yield "commands", "; ".join(dict.fromkeys(str(asked["command"]) for one in found for asked in one.asked.values()))
+    yield "commands", "; ".join(dict.fromkeys(command for one in found for command in one.commands(one.asked)))
     yield "runs", f"{len(runs)} finished, {sum(len(one.missing) for one in found)} missing"
     yield "data", "; ".join(sorted({f"{run.dataset} {run.described['data']['checksum'][:12]}" for run in runs}))
     yield "seeds", ", ".join(map(str, sorted({run.seed for run in runs})))

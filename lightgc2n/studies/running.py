@@ -104,7 +104,7 @@ def _describe(name: str, setup: Setup, folder: Path, command: str) -> None:
     pairs, entries = study.beside(setup), list(study.runs(setup))
     asked = {
         source.name: {
-            "command": command,
+            "commands": [command],
             "beside": pairs.get(source.name, ""),
             "runs": {
                 entry.name: str(settings_file(setup.config, entry) or "") for entry in entries if entry.source == source
@@ -121,8 +121,9 @@ def merge_asked(folder: Path, name: str, more: Mapping[str, Any]) -> None:
     before: dict[str, Any] = read_experiment(folder) if path.is_file() else {"asked": {}, "quick": False}
     asked = before["asked"]
     for source, found in more["asked"].items():
-        runs = asked.get(source, {"runs": {}})["runs"] | found["runs"]
-        asked[source] = found | {"runs": runs}
+        known = asked.get(source, {"runs": {}, "commands": []})
+        commands = list(dict.fromkeys([*known["commands"], *found["commands"]]))
+        asked[source] = found | {"runs": known["runs"] | found["runs"], "commands": commands}
     quick = before["quick"] or more["quick"]
     described = {"made_by": f"lightgc2n {__version__}", "experiment": name, "quick": quick, "asked": asked}
     with new_file(path, force=True) as temporary:

@@ -47,7 +47,7 @@ def section(found: Found, folder: Path) -> Section:
     described = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     datasets = {numbers["name"]: numbers for numbers in described}
     columns = dict(_columns(datasets))
-    command = " && ".join(dict.fromkeys(str(asked["command"]) for asked in found.asked.values()))
+    command = " && ".join(found.commands(found.asked))
     text = (
         "What the data is like. Windows count an act once in each window that it stands in: so the published tables "
         "speak of two million interactions where the logs have a few hundred thousand events.",

@@ -30,7 +30,7 @@ def described(experiment: Path, runs: Iterable[str], source: str = "E", **more: 
     found = (
         json.loads(path.read_text()) if path.is_file() else {"experiment": experiment.name, "quick": False, "asked": {}}
     )
-    found["asked"][source] = {"command": f"make {source}", "beside": "", "runs": dict.fromkeys(runs, ""), **more}
+    found["asked"][source] = {"commands": [f"make {source}"], "beside": "", "runs": dict.fromkeys(runs, ""), **more}
     experiment.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(found))
 

@@ -133,6 +133,16 @@ def test_more_data_is_added_to_what_is_there(data: tuple[Path, Path], tmp_path: 
     assert run("report", tmp_path / "out").stdout == f"written to {tmp_path / 'out' / 'report.html'}\n"
 
 
+def test_a_table_of_two_commands_names_both(data: tuple[Path, Path], tmp_path: Path) -> None:
+    for models in ("recency", "markov", "recency"):
+        run("experiment", "table1", "--data", data[0], "--models", models, "--out", tmp_path / "out", "--device", "cpu")
+    (section, *_) = document(tmp_path / "out").sections
+    first, second = section.tables[0].command.split(" && ")
+    assert "--models recency" in first
+    assert "--models markov" in second
+    assert [row[0].text for row in section.tables[0].rows] == ["recency", "markov"]
+
+
 def test_quick_windows_leak_as_the_published_ones_do(data: tuple[Path, Path]) -> None:
     windows = load_dataset(data[0])
     audit = audit_split(windows, split_dataset(windows, SplitConfig(protocol="windows")))
