@@ -230,7 +230,7 @@ def _bars(axes: "Axes", panel: Figure) -> None:
         middle = [names.index(str(x)) if names else float(x) for x in line.x]
         at = [value + (place - (len(panel.series) - 1) / 2) * thick for value in middle]
         look: dict[str, Any] = {
-            "color": style_of(place)["color"],
+            "color": [_tone(line, x, alone=len(panel.series) == 1, place=place) for x in line.x],
             "hatch": HATCHES[place % len(HATCHES)],
             "edgecolor": light("paper"),
             "linewidth": 0.5,
@@ -243,6 +243,13 @@ def _bars(axes: "Axes", panel: Figure) -> None:
         else:
             axes.bar(at, line.y, thick, yerr=_whiskers(line), **look)
     _upright(axes, panel, names)
+
+
+def _tone(line: Series, x: float | str, alone: bool, place: int) -> str:
+    """The colour of a series; in one series of many models only what the report is about has it."""
+    subjects = [str(name).startswith(SUBJECT) for name in line.x]
+    stands_back = alone and any(subjects) and not all(subjects) and not str(x).startswith(SUBJECT)
+    return light("open") if stands_back else style_of(place)["color"]
 
 
 def _points(axes: "Axes", panel: Figure) -> None:

@@ -1,8 +1,11 @@
-"""A report as files: report.html, report.md, tables/NAME.csv, figures/NAME.png and .svg."""
+"""A report as files: report.html, report.md, report.json, tables/NAME.csv, figures/NAME.png and .svg."""
 
+import json
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from lightgc2n.data.files import new_file
 from lightgc2n.errors import OutputError
@@ -31,8 +34,16 @@ def _files(document: Document) -> Iterator[tuple[str, bytes]]:
         for figure in section.figures:
             for ending, content in picture_files(figure).items():
                 yield f"figures/{figure.name}.{ending}", content
+    yield "report.json", (json.dumps(_facts(document), indent=1, ensure_ascii=False) + "\n").encode()
     yield "report.md", report_markdown(document).encode()
     yield "report.html", report_html(document).encode()
+
+
+def _facts(document: Document) -> dict[str, Any]:
+    """What no table has: the verdicts, and how it was made."""
+    tables = {table.name: table.command for section in document.sections for table in section.tables}
+    verdicts = [asdict(verdict) for verdict in document.verdicts]
+    return {"title": document.title, "verdicts": verdicts, "commands": tables, "made": dict(document.made)}
 
 
 def _refuse_names(document: Document) -> None:

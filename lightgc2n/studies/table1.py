@@ -187,6 +187,7 @@ def _pictures(name: str, found: Found, tables: Mapping[tuple[str, str], Sequence
 
 
 def _picture(name: str, found: Found, dataset: str, protocol: str, groups: Sequence[Group]) -> Figure:
+    groups = sorted(groups, key=lambda group: -group.metric(DECISIVE))
     bounds = [group.intervals[DECISIVE] for group in groups]
     series = Series(
         DECISIVE,

@@ -1,6 +1,7 @@
 """A report as files: whole, the same each time, and without a way for names in the data to become markup."""
 
 import csv
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -64,11 +65,20 @@ def test_every_table_and_figure_has_its_files(written: Path) -> None:
     names = [figure.name for figure in figures()]
     assert found == {
         "report.html",
+        "report.json",
         "report.md",
         *(f"tables/{name}.csv" for name in ("published-table1", "published-table2", "table1-E")),
         *(f"figures/{name}.{ending}" for name in names for ending in ("png", "svg")),
     }
     assert all((written / f"figures/{name}.png").read_bytes().startswith(b"\x89PNG") for name in names)
+
+
+def test_verdicts_and_commands_are_there_for_programs(written: Path) -> None:
+    facts = json.loads((written / "report.json").read_text(encoding="utf-8"))
+    assert [verdict["claim"] for verdict in facts["verdicts"]] == [verdict.claim for verdict in document().verdicts]
+    assert {verdict["ours"] for verdict in facts["verdicts"]} <= {"holds", "does not hold", "cannot be told"}
+    assert facts["commands"]["table1-E"] in (written / "report.md").read_text(encoding="utf-8")
+    assert facts["made"] == dict(document().made)
 
 
 def test_the_same_document_gives_the_same_files(written: Path, tmp_path: Path) -> None:
