@@ -123,9 +123,10 @@ def common_notes(found: Found, groups: Sequence[Group]) -> Iterator[str]:
 
 def _seeds(groups: Sequence[Group]) -> str:
     most = max(len(group.runs) for group in groups)
-    fewer = [group.label for group in groups if len(group.runs) < most and not zoo.ZOO[group.model].is_floor]
+    trained = [group for group in groups if not zoo.ZOO[group.model].is_floor]
+    fewer = ", ".join(f"{group.label} ({len(group.runs)})" for group in trained if len(group.runs) < most)
     told = f"{most} seeds, means of them" if most > 1 else "One seed"
-    return f"{told}{f'; fewer: {chr(44).join(fewer)}' if fewer else ''}. Floors draw nothing and have one."
+    return f"{told}{f'; fewer: {fewer}' if fewer else ''}. Floors draw nothing and have one."
 
 
 def settings_notes(found: Found, groups: Sequence[Group]) -> Iterator[str]:
