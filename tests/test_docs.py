@@ -1,5 +1,6 @@
 """What the documentation says is what the software does."""
 
+import csv
 import importlib.util
 import os
 import re
@@ -35,6 +36,35 @@ def test_the_code_of_the_documentation_runs(page: str, language: str, code: str,
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+RESULTS = ROOT / "results"
+CALLED = {"LightGC²N, d 16": "lightgc2n", "LightGC²N, tuned": "lightgc2n", "π-Net, one seed": "pi-net",
+          "**LightGC²N-plus, ours**": "lightgc2n-plus"}  # fmt: skip
+
+
+def test_every_row_of_the_results_is_one_of_the_report() -> None:
+    rows = [line for line in (ROOT / "docs/results.md").read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
+    report = set((RESULTS / "report.md").read_text(encoding="utf-8").splitlines())
+    assert len(rows) > 200
+    assert not [row for row in rows if row not in report]
+
+
+def test_the_table_of_the_readme_has_the_numbers_of_the_results() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    rows = [row for row in rows if len(row) == 9 and row[1].strip("*")[:1].isdigit()]
+    assert len(rows) > 14
+    for name, *numbers in rows:
+        study = "ablation" if name.endswith("d 16") else "table1"
+        found = [_of_results(f"{study}-{data}-last", CALLED.get(name, name.lower())) for data in "EV"]
+        assert [cell.strip("*") for cell in numbers] == [number for one in found for number in one], name
+
+
+def _of_results(table: str, model: str) -> list[str]:
+    with (RESULTS / f"tables/{table}.csv").open(encoding="utf-8", newline="") as file:
+        (row,) = (row for row in csv.DictReader(file) if row["model"] == model)
+    return [f"{float(row[metric]):.2f}" for metric in ("RC@5", "RC@20", "MRR@5", "MRR@20")]
 
 
 def test_the_page_of_commands_is_the_command_line() -> None:
