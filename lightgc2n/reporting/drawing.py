@@ -95,8 +95,14 @@ def _height(panel: Figure) -> float:
 
 def _rows(panel: Figure) -> float:
     """How many bars or points stand above each other."""
-    several = len(panel.series) if panel.kind == "bars" else 1 + 0.35 * (len(panel.series) - 1)
+    several = _beside(panel) if panel.kind == "bars" else 1 + 0.35 * (len(panel.series) - 1)
     return len(categories(panel.series)) * (several + 0.5)
+
+
+def _beside(panel: Figure) -> int:
+    """How many bars share a place: one where each word belongs to one series alone, as kinds of one thing."""
+    words = [x for line in panel.series for x in line.x if isinstance(x, str)]
+    return 1 if words and len(set(words)) == len(words) else len(panel.series)
 
 
 def _panel(part: "SubFigure", panel: Figure, titled: bool) -> None:
@@ -144,7 +150,7 @@ def _lines(axes: "Axes", panel: Figure) -> None:
     many, ends = len(panel.series) > MANY, []
     for place, line in enumerate(panel.series):
         x = [names.index(str(value)) if names else float(value) for value in line.x]
-        style = style_of(place)
+        style = _line_style(place, line.name, many)
         width = 1.5 if not many else 2.6 if line.name.startswith(SUBJECT) else 1.0
         axes.plot(x, line.y, label=line.name, linewidth=width, markersize=4.5, **style)  # type: ignore[arg-type]
         if line.low and line.high and not many:
@@ -160,13 +166,19 @@ def _lines(axes: "Axes", panel: Figure) -> None:
         _name_ends(axes, panel.series, ends, row=END_ROW / (_height(panel) - 0.9))
 
 
+def _line_style(place: int, name: str, many: bool) -> dict[str, str]:
+    """Among many lines only what the report is about has a colour; markers and dashes tell the others apart."""
+    return style_of(place) | ({"color": light("open")} if many and not name.startswith(SUBJECT) else {})
+
+
 def _name_ends(axes: "Axes", series: Sequence[Series], ends: Sequence[tuple[float, float]], row: float) -> None:
     """The name of each line to the right of its end, pushed apart where ends are close."""
     to_axes = axes.transData + axes.transAxes.inverted()
     heights = [float(to_axes.transform(end)[1]) for end in ends]
     order = sorted(range(len(ends)), key=lambda place: heights[place])
     for place, height in zip(order, apart([heights[place] for place in order], row), strict=True):
-        name, colour = series[place].name, style_of(place)["color"]
+        name = series[place].name
+        colour = _line_style(place, name, many=True)["color"]
         axes.annotate(
             name,
             ends[place],
@@ -225,12 +237,16 @@ def short(value: float) -> str:
 
 def _bars(axes: "Axes", panel: Figure) -> None:
     names = categories(panel.series)
-    thick = 0.8 / len(panel.series)
+    beside = _beside(panel)
+    thick = 0.8 / beside
+    if names and beside == 1:  # each bar stands alone: the longest on top
+        lengths = {str(x): y for line in panel.series for x, y in zip(line.x, line.y, strict=True)}
+        names.sort(key=lambda name: -lengths[name])
     for place, line in enumerate(panel.series):
         middle = [names.index(str(x)) if names else float(x) for x in line.x]
-        at = [value + (place - (len(panel.series) - 1) / 2) * thick for value in middle]
+        at = [value + (place - (beside - 1) / 2) * thick * (beside > 1) for value in middle]
         look: dict[str, Any] = {
-            "color": [_tone(line, x, alone=len(panel.series) == 1, place=place) for x in line.x],
+            "color": style_of(place)["color"],
             "hatch": HATCHES[place % len(HATCHES)],
             "edgecolor": light("paper"),
             "linewidth": 0.5,
@@ -243,13 +259,6 @@ def _bars(axes: "Axes", panel: Figure) -> None:
         else:
             axes.bar(at, line.y, thick, yerr=_whiskers(line), **look)
     _upright(axes, panel, names)
-
-
-def _tone(line: Series, x: float | str, alone: bool, place: int) -> str:
-    """The colour of a series; in one series of many models only what the report is about has it."""
-    subjects = [str(name).startswith(SUBJECT) for name in line.x]
-    stands_back = alone and any(subjects) and not all(subjects) and not str(x).startswith(SUBJECT)
-    return light("open") if stands_back else style_of(place)["color"]
 
 
 def _points(axes: "Axes", panel: Figure) -> None:

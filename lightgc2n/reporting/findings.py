@@ -43,11 +43,11 @@ def tallied(signs: Sequence[int], why: str, missing: int = 0) -> Finding:
 
 
 def counted(wins: int, losses: int, asked: int) -> str:
-    """How many of the comparisons speak for a claim, against it, or leave it open."""
+    """How many of the comparisons speak for a claim, against it, or leave it undecided."""
     left = asked - wins - losses
     against = f", {losses} clearly against it" if losses else ""
     plural = "comparison" if asked == 1 else "comparisons"
-    return f"{wins} of {asked} {plural} clearly for it{against}{f', {left} open' if left else ''}"
+    return f"{wins} of {asked} {plural} clearly for it{against}{f', {left} undecided' if left else ''}"
 
 
 def only_drawn(figure: str) -> Finding:

@@ -24,6 +24,7 @@ READING = (
         "are judged by honest tests: the event that is asked for stands in no training data. In the published "
         "protocol test windows are drawn at random and overlap training windows; where we ran it too, it is named.",
     ),
+    ("Floors", "are rules that only count, such as what is popular, what was had last, or what follows what."),
     ("Accuracy", "is MRR@20, in %: 1/rank of the right item where it is among the first 20, else 0, averaged."),
 )
 

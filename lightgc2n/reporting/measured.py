@@ -39,6 +39,7 @@ class Measured:
     domains: int = 1  # served by these parameters
     peak_memory_mb: float = 0.0
     typical_epoch: float | None = None  # seconds; the mean where nothing is said
+    at_once: int = 1  # runs that shared the machine with it, itself counted
 
     @property
     def seconds_an_epoch(self) -> float:

@@ -125,7 +125,9 @@ def helps_only_at_some(
     signs = set(evidence.signs)
     holding: Holding = "holds" if {1, -1} <= signs else "does not hold" if signs in ({1}, {-1}) else "cannot be told"
     least, most = (pick(differences, key=lambda found: found.value) for pick in (min, max))
-    return Finding(holding, f"{evidence.counts()}. Lowest: {least}. Highest: {most}.")
+    helps, harms = evidence.signs.count(1), evidence.signs.count(-1)
+    told = f"Of {evidence.asked} settings it clearly helps at {helps}, clearly harms at {harms}"
+    return Finding(holding, f"{told}; the rest is undecided. Lowest: {least}. Highest: {most}.")
 
 
 def _sentences(found: Sequence[Best]) -> str:

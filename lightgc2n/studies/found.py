@@ -274,4 +274,5 @@ def _measured(run: Run, group: Group) -> Measured:
         domains=group.domains,
         peak_memory_mb=float(run.results["peak_memory_mb"]),
         typical_epoch=run.typical_epoch,
+        at_once=int(run.results["side_by_side"]),
     )

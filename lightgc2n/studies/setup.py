@@ -26,6 +26,7 @@ class Source:
     kind: str
     domains: tuple[str, ...]
     targets_apart: bool  # the source gives the next item of each domain
+    timed: bool = False
 
     @property
     def name(self) -> str:
@@ -92,7 +93,7 @@ def source_of(folder: Path) -> Source:
     """The dataset in `folder`."""
     dataset = load_dataset(folder)
     names = tuple(domain.name for domain in dataset.domains)
-    return Source(folder, dataset.kind, names, dataset.targets is not None)
+    return Source(folder, dataset.kind, names, dataset.targets is not None, dataset.times is not None)
 
 
 def sources_of(folders: Iterable[Path]) -> tuple[Source, ...]:

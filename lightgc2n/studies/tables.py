@@ -21,6 +21,8 @@ PROTOCOLS = {
     "cold-accounts": "honest logs: accounts that training never saw",
 }
 INTERVALS = "Intervals are 95 % over 1,000 draws of accounts, the seeds together."
+BUDGET = "‡"
+ENDED = f"{BUDGET} ended by its most epochs, not by patience: it may do better with more."
 PAIRED = f"p: paired test on {DECISIVE} against the best, account by account."
 
 
@@ -82,10 +84,11 @@ def chances_against_best(groups: Sequence[Group]) -> dict[str, Cell]:
 def cost_cells(group: Group) -> list[Cell]:
     """Parameters, epochs, seconds of training and the most memory; of a floor what it stores."""
     if zoo.ZOO[group.model].is_floor:
-        return [Cell("0", 0.0, note=f"{group.mean('stored_numbers'):,.0f} numbers stored"), *[Cell("-")] * 3]
+        stored = group.mean("stored_numbers")
+        return [Cell(f"{stored:,.0f} stored", stored), *[Cell("-")] * 3]
     budget = sum(run.results["ended_by"] == "budget" for run in group.runs)
     note = f"{budget} of {len(group.runs)} ended by their most epochs, not by patience" if budget else ""
-    epochs = Cell(f"{group.mean('epochs'):.0f}" + ("†" if budget else ""), group.mean("epochs"), note=note)
+    epochs = Cell(f"{group.mean('epochs'):.0f}" + (BUDGET if budget else ""), group.mean("epochs"), note=note)
     return [
         count(group.parameters),
         epochs,
@@ -102,7 +105,8 @@ def table(
     groups: Sequence[Group], notes: Sequence[str] = (),
 ) -> Table:  # fmt: skip
     """The table with all that a reader must know below it."""
-    told = (*notes, *common_notes(found, groups))
+    ended = [ENDED] if any(BUDGET in cell.text for row in rows for cell in row) else []
+    told = (*notes, *ended, *common_notes(found, groups))
     return Table(name, caption, tuple(columns), tuple(tuple(row) for row in rows), found.command(groups), told)
 
 
@@ -115,8 +119,6 @@ def common_notes(found: Found, groups: Sequence[Group]) -> Iterator[str]:
     yield _seeds(groups)
     yield from settings_notes(found, groups)
     yield cost_note(groups)
-    if any(run.results["ended_by"] == "budget" for group in groups for run in group.runs):
-        yield "† ended by its most epochs, not by patience: it may do better with more."
     sources = tuple(f"{group.first.source}-" for group in groups)
     yield from (f"Missing: {run}: {why}" for run, why in found.missing.items() if run.startswith(sources))
 
@@ -126,20 +128,19 @@ def _seeds(groups: Sequence[Group]) -> str:
     trained = [group for group in groups if not zoo.ZOO[group.model].is_floor]
     fewer = ", ".join(f"{group.label} ({len(group.runs)})" for group in trained if len(group.runs) < most)
     told = f"{most} seeds, means of them" if most > 1 else "One seed"
-    return f"{told}{f'; fewer: {fewer}' if fewer else ''}. Floors draw nothing and have one."
+    floors = " Floors draw nothing and have one." if len(trained) < len(groups) else ""
+    return f"{told}{f'; fewer: {fewer}' if fewer else ''}.{floors}"
 
 
 def settings_notes(found: Found, groups: Sequence[Group]) -> Iterator[str]:
-    """Which models were tuned, and which have their defaults."""
+    """Whose settings come from files, and whose are their defaults."""
     folders: dict[str, list[str]] = {}
     for group in groups:
         if not zoo.ZOO[group.model].is_floor:
             file = found.file(group)
             folders.setdefault(file.rpartition("/")[0] if file else "", []).append(group.model)
     for folder, models in folders.items():
-        what = (
-            f"Settings found on validation by lightgc2n tune, in {folder}" if folder else "Default settings, not tuned"
-        )
+        what = f"Settings from {folder}, whose files say how they were found" if folder else "Default settings"
         yield f"{what}: {', '.join(dict.fromkeys(models))}."
 
 
@@ -165,7 +166,8 @@ def one_figure(name: str, title: str, panels: Sequence[Figure]) -> tuple[Figure,
     """Several plots as small multiples; a single one stays as it is."""
     if len(panels) < 2:
         return tuple(panels)
-    first, commands = panels[0], " && ".join(dict.fromkeys(panel.command for panel in panels))
+    first, given = panels[0], [command for panel in panels for command in panel.command.split(" && ")]
+    commands = " && ".join(dict.fromkeys(given))
     return (Figure(name, title, first.kind, first.x_label, first.y_label, (), commands, panels=tuple(panels)),)
 
 

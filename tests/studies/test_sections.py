@@ -9,6 +9,7 @@ from lightgc2n.reporting.document import Cell, Section, Table
 from lightgc2n.reporting.measured import Key
 from lightgc2n.studies.catalogue import STUDIES
 from lightgc2n.studies.found import find, measured
+from lightgc2n.studies.report import headline
 from tests.studies.small import described, finished
 
 
@@ -44,14 +45,17 @@ def test_table1_by_hand(tmp_path: Path) -> None:
     chance = column(table, "p")["recency"].value
     assert chance is not None
     assert chance < 0.01  # twenty accounts differ by 3/4, twenty not at all
-    assert column(table, "epochs")["lightgc2n"].text == "3†"
-    assert column(table, "parameters")["recency"].note == "77 numbers stored"
+    assert column(table, "epochs")["lightgc2n"].text == "3‡"
+    assert column(table, "parameters")["recency"].text == "77 stored"
     notes = " ".join(table.notes)
     assert "2 seeds" in notes
     assert "Cost: 10 s of training and 2 s of counting and tests on cpu (test)." in notes  # 2 * 5, 3 * 0.5
     assert "Missing: E-sasrec-seed0: not finished, 0 epochs so far" in notes
-    assert "Default settings, not tuned: lightgc2n." in notes
+    assert "Default settings: lightgc2n." in notes
     assert table.command == "make E"
+    assert headline(find(folder)) == [
+        "E, honest: LightGC²N is number 1 of 2 with MRR@20 62.50 %. Best floor: recency, 25.00 %."
+    ]
 
 
 def test_models_that_were_asked_something_else_are_not_paired(tmp_path: Path) -> None:
