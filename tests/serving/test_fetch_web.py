@@ -3,22 +3,29 @@
 import base64
 import hashlib
 import io
-import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
-from tests.serving.folders import served
-
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fetch-web"
 NAMES = ["ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm", "ort.wasm.min.mjs"]
 
 
-def fetch(script: Path, registry: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"NPM_REGISTRY": registry, "no_proxy": "127.0.0.1"}
-    return subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+# In place of npm: packs what stands beside it, or says that there is nothing, as npm does without a network.
+NPM = """#!/bin/sh
+[ "$1 $3" = "pack --pack-destination" ] || exit 9
+cp "$(dirname "$0")/$(echo "$2" | tr @ -).tgz" "$4" || { echo "npm error: not found" >&2; exit 1; }
+"""
+
+
+def fetch(script: Path, tools: Path) -> subprocess.CompletedProcess[str]:
+    """The script, with no other tools than these."""
+    return subprocess.run(
+        [sys.executable, script], env={"PATH": str(tools)}, capture_output=True, text=True, check=False
+    )
 
 
 def package() -> bytes:
@@ -31,25 +38,43 @@ def package() -> bytes:
     return buffer.getvalue()
 
 
+def make_npm(folder: Path) -> None:
+    folder.mkdir()
+    for tool in ("sh", "dirname", "cp", "tr"):
+        (folder / tool).symlink_to(shutil.which(tool) or tool)
+    (folder / "npm").write_text(NPM)
+    (folder / "npm").chmod(0o755)
+
+
 def test_what_is_kept_and_what_is_not(tmp_path: Path) -> None:
     script, kept = tmp_path / "scripts" / "fetch-web", tmp_path / "lightgc2n" / "serving" / "page" / "ort"
     script.parent.mkdir()
-    text, small = SCRIPT.read_text(), package()
-    version = re.findall(r'VERSION = "(.+)"', text)[0]
-    (tmp_path / "npm" / "-").mkdir(parents=True)
-    (tmp_path / "npm" / "-" / f"onnxruntime-web-{version}.tgz").write_bytes(small)
-    with served({"onnxruntime-web": tmp_path / "npm"}) as registry:
-        script.write_text(text)
-        done = fetch(script, registry)
-        assert (done.returncode, kept.exists()) == (1, False)
-        assert "checksum" in done.stderr
-        assert "Nothing was kept" in done.stderr
-        own = base64.b64encode(hashlib.sha512(small).digest()).decode()
-        script.write_text(re.sub(r'SHA512 = ".+"', f'SHA512 = "{own}"', text))
-        assert fetch(script, registry).returncode == 0
-        assert sorted(path.name for path in kept.iterdir()) == ["VERSION.txt", *NAMES]
-        assert (kept / NAMES[0]).read_text() == NAMES[0]
-    assert fetch(script, registry).returncode == 0, "it is there, so nobody is asked"
+    text, small, tools = SCRIPT.read_text(), package(), tmp_path / "tools"
+    make_npm(tools)
+    version = re.findall(r'VERSION = "onnxruntime-web", "(.+)"', text)[0]
+    packed = tools / f"onnxruntime-web-{version}.tgz"
+    packed.write_bytes(small)
+    script.write_text(text)
+    done = fetch(script, tools)
+    assert (done.returncode, kept.exists()) == (1, False)
+    assert "checksum" in done.stderr
+    assert "Nothing was kept" in done.stderr
+    own = base64.b64encode(hashlib.sha512(small).digest()).decode()
+    script.write_text(re.sub(r'SHA512 = ".+"', f'SHA512 = "{own}"', text))
+    assert fetch(script, tools).returncode == 0
+    assert sorted(path.name for path in kept.iterdir()) == ["VERSION.txt", *NAMES]
+    assert (kept / NAMES[0]).read_text() == NAMES[0]
+    packed.unlink()
+    assert fetch(script, tools).returncode == 0, "it is there, so nobody is asked"
     (kept / "VERSION.txt").unlink()
-    done = fetch(script, registry)
-    assert (done.returncode, "The page works without it" in done.stderr) == (1, True)
+    done = fetch(script, tools)
+    assert (done.returncode, "npm error: not found" in done.stderr) == (1, True)
+    assert "The page works without it" in done.stderr
+    (tools / "npm").unlink()
+    done = fetch(script, tools)
+    assert (done.returncode, "install it, then run this again. The page works" in done.stderr) == (1, True)
+    assert "Traceback" not in done.stderr
+
+
+def test_no_registry_is_named() -> None:
+    assert "://" not in SCRIPT.read_text()

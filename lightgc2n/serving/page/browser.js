@@ -65,7 +65,7 @@ function howToGetIt() {
       "Browsers run the model with onnxruntime-web, which is not part of this package. In the project’s folder,",
     ),
     element("pre", { tabindex: "0" }, element("code", {}, "scripts/fetch-web")),
-    element("p", {}, "fetches it from npm and checks it. Then start the service again."),
+    element("p", {}, "fetches it with npm and checks it. Then start the service again."),
   );
 }
 
