@@ -3,8 +3,9 @@
 python benchmarks/serving.py RUN... [--items 126547]
 
 Times are of `recommend(history=..., k=20)` on one thread, a raw history of 20 events in, a list of ids out; torch,
-floats and bytes take turns in one process. `graph` is onnxruntime alone, with its inputs. --items adds untrained models
-on a catalogue of that size, whose quality means nothing.
+floats and bytes take turns in one process. `graph` is onnxruntime alone, with its inputs. The device part is all of a
+bundle but `server/` and vocabularies, people with it where models are trained. --items adds untrained
+models on a catalogue of that size, whose quality means nothing.
 """
 
 import argparse
@@ -109,7 +110,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=300)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    sizes = "device MB | vocabulary MB | people MB | server MB"
+    sizes = "device MB | of it people | vocabulary MB | server MB"
     print(f"| model | items | form | {sizes} | ms p50 | graph ms | of torch | MRR@20 |")
     print("|---" * 11 + "|", flush=True)
     with tempfile.TemporaryDirectory() as folder:

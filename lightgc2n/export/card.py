@@ -13,8 +13,9 @@ LIMITS = (
 )
 OF_LATENT_USERS = ("Latent users are the model's own and equally many behind every account. They are not yet people.",)
 OF_BYTES = (
-    "Tables of items are rounded to bytes, a scale for each row. The metrics above were measured before that; "
-    "lists may differ in places whose scores are close.",
+    "Tables of items are rounded to bytes, a scale for each row, and what finds people to half a byte a number. The "
+    "metrics above were measured before that; lists may differ in places whose scores are close, and counts of people "
+    "where chances are.",
 )
 OF_PEOPLE = (
     "How many people are behind a history is a guess, given with its chance; who they are is not known. What finds "

@@ -1,6 +1,6 @@
 """What finds people, written into both parts of a bundle.
 
-In bundles of bytes the vectors are bytes with a scale for each row, and days are 32-bit floats: minutes are kept.
+In bundles of bytes a number of a vector has four bits, and days are 32-bit floats: minutes are kept.
 """
 
 import json
@@ -10,11 +10,10 @@ import numpy as np
 from safetensors.numpy import save
 
 from lightgc2n.export.graph import Array
-from lightgc2n.export.tables import as_bytes
 from lightgc2n.people.finding import PeopleFinder
 from lightgc2n.people.keeping import arrays_of, numbers_of
 from lightgc2n.recommending.bundle_files import ACCOUNT_TABLES, FINDER, FINDER_FACTS, PEOPLE
-from lightgc2n.recommending.bundle_people import DAYS, EVENTS, FOLD, SCALES, TABLES, VECTORS
+from lightgc2n.recommending.bundle_people import DAYS, EVENTS, FOLD, NIBBLE_MIDDLE, TABLES, VECTORS
 
 STRANGERS = 1  # tables that a history which training has not seen needs: the first
 
@@ -43,10 +42,19 @@ def _stored(tables: dict[str, Array], int8: bool) -> dict[str, Array]:
     found = tables | {EVENTS: events.astype(np.min_scalar_type(int(events.max(initial=0))))}
     if not int8:
         return found
-    vectors = tables[VECTORS]
-    rounded, scales = as_bytes(vectors.reshape(-1, vectors.shape[2]))
     days = {name: tables[name].astype(np.float32) for name in DAYS if name in tables}
-    return found | days | {VECTORS: rounded.reshape(vectors.shape), SCALES: scales.reshape(vectors.shape[:2])}
+    return found | days | {VECTORS: in_nibbles(tables[VECTORS])}
+
+
+def in_nibbles(vectors: Array) -> Array:
+    """Vectors of length one or zero with four bits a number: a byte holds one of the first half, and one of the second.
+
+    The largest number of a vector becomes 7 steps. How long a step is need not be kept: the length is known.
+    """
+    largest = np.abs(vectors).max(axis=-1, keepdims=True)
+    steps = np.round(vectors / np.where(largest > 0, largest, 1) * (NIBBLE_MIDDLE - 1)) + NIBBLE_MIDDLE
+    first, second = np.split(steps.astype(np.uint8), 2, axis=-1)
+    return first | second << 4
 
 
 def _contiguous(arrays: dict[str, Array]) -> dict[str, Array]:

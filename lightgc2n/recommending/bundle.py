@@ -146,8 +146,8 @@ class BundleRecommender(AnsweringForPeople):
     def _finder(self) -> PeopleFinder:
         if self._kept_finder is None:
             raise SettingError(
-                "this bundle cannot find people: it was exported with --no-people, from data without whole logs, or by "
-                "an older version. Make it again with: lightgc2n export RUN --out BUNDLE."
+                "this bundle cannot find people: it was exported with --no-people, or from data without whole logs. "
+                "Make it again with: lightgc2n export RUN --out BUNDLE."
             )
         return self._kept_finder
 

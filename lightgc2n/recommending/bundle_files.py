@@ -29,7 +29,7 @@ from typing import Any
 from lightgc2n.data.files import sha256
 from lightgc2n.errors import DataError
 
-FORMAT, SCHEMA = "lightgc2n bundle", 2
+FORMAT, SCHEMA = "lightgc2n bundle", 3
 OLDEST_SCHEMA = max(1, SCHEMA - 1)  # this version reads the previous schema too
 CONFIG, CARD, GRAPH, WEIGHTS, ITEMS, TITLES = (
     "config.json", "README.md", "model.onnx", "weights.safetensors", "items.txt", "titles.tsv",
@@ -80,12 +80,12 @@ def identity(folder: Path) -> str:
 
 
 def part_sizes(folder: Path) -> dict[str, int]:
-    """How many bytes each part has: vocabularies, what finds people, the rest of the device part, the server part."""
+    """How many bytes each part has: the device part, what finds people in it, its vocabularies, the server part."""
     ids = sum((folder / name).stat().st_size for name in (ITEMS, TITLES) if (folder / name).is_file())
     device = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     people, server = (sum(path.stat().st_size for path in (folder / part).glob("*")) for part in (PEOPLE, SERVER))
-    model = {"device part without vocabularies and people": device - ids, "vocabularies": ids}
-    return model | {"people": people, "server part": server}
+    whole = {"device part without vocabularies": device - ids + people, "people in it": people}
+    return whole | {"vocabularies": ids, "server part": server}
 
 
 def write_facts(folder: Path, name: str, facts: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from lightgc2n.recommending.bundle_parts import MIDDLE, need, read_arrays
 VECTORS, SCALES, EVENTS, FOLD = "tables.vectors", "tables.scales", "tables.events", "fold"
 DAYS = ("tables.first", "tables.middle")
 TABLES = (VECTORS, EVENTS, *DAYS)
+NIBBLE_MIDDLE = 8  # the half of a byte that stands for 0
 
 
 def read_finder(files: BundleFiles, accounts: int) -> PeopleFinder | None:
@@ -41,12 +42,19 @@ def read_finder(files: BundleFiles, accounts: int) -> PeopleFinder | None:
 
 
 def _as_floats(arrays: dict[str, Any]) -> dict[str, Any]:
-    """The same arrays as they were learned: counts are long, vectors that are bytes with a scale a row are floats."""
-    arrays = arrays | {EVENTS: arrays[EVENTS].astype(np.int64)}
-    if SCALES in arrays:
-        vectors = arrays[VECTORS].astype(np.float32) - np.float32(MIDDLE)
-        arrays = arrays | {VECTORS: vectors * arrays.pop(SCALES)[..., None]}
-    return arrays
+    """The same arrays as they were learned: counts are long, vectors are floats."""
+    vectors = arrays[VECTORS]
+    if SCALES in arrays:  # schema 2: a number is a byte, and each row has a scale
+        vectors = (vectors.astype(np.float32) - np.float32(MIDDLE)) * arrays[SCALES][..., None]
+    elif vectors.dtype == np.uint8:
+        vectors = of_nibbles(vectors)
+    return arrays | {VECTORS: vectors, EVENTS: arrays[EVENTS].astype(np.int64)}
+
+
+def of_nibbles(packed: Any) -> Any:
+    """Vectors of length one, or zero, of four bits a number: the first half of each in the lower bits of its bytes."""
+    steps = np.concatenate([packed & 15, packed >> 4], axis=-1).astype(np.float32) - np.float32(NIBBLE_MIDDLE)
+    return steps / np.maximum(np.linalg.norm(steps, axis=-1, keepdims=True), 1)  # no whole number is shorter
 
 
 def _check(finder: PeopleFinder, items: int, accounts: int) -> None:

@@ -8,8 +8,7 @@ import numpy.typing as npt
 from safetensors import safe_open
 
 from lightgc2n.data.dataset import Longs
-from lightgc2n.errors import SettingError
-from lightgc2n.recommending.bundle_files import AGAIN, WEIGHTS, BundleFiles
+from lightgc2n.recommending.bundle_files import WEIGHTS, BundleFiles
 from lightgc2n.recommending.bundle_parts import MIDDLE, need
 
 Floats = npt.NDArray[np.float32]
@@ -20,18 +19,14 @@ class ItemVectors:
     """The vectors of a bundle; the file is opened at once and read when first asked, for few ever ask."""
 
     def __init__(self, files: BundleFiles) -> None:
-        self.name = files.config.get("item_table")
-        self._file: Any = None
-        if self.name is not None:
-            self._file = safe_open(files.folder / WEIGHTS, framework="numpy")
-            shape = self._file.get_slice(str(self.name)).get_shape()
-            need(len(shape) == 2 and shape[0] == files.config["items"], "the vectors of items")
+        self.name = str(files.config["item_table"])
+        self._file: Any = safe_open(files.folder / WEIGHTS, framework="numpy")
+        shape = self._file.get_slice(self.name).get_shape()  # type: ignore[no-untyped-call]
+        need(len(shape) == 2 and shape[0] == files.config["items"], "the vectors of items")
 
     @cached_property
     def unit(self) -> Floats:
         """A vector of length one for each item; of length zero where nothing was learned."""
-        if self._file is None:
-            raise SettingError(f"this bundle does not say which vectors its items have. {AGAIN}")
         vectors = self._file.get_tensor(self.name)
         if vectors.dtype == np.uint8:  # the scale of a row does not change where it points
             vectors = vectors.astype(np.float32) - np.float32(MIDDLE)

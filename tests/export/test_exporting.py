@@ -18,6 +18,7 @@ from lightgc2n.export import exporting
 from lightgc2n.export.exporting import ExportOptions, export_run
 from lightgc2n.export.graph import IR_VERSION, OPSET
 from lightgc2n.recommending.bundle import load_bundle
+from lightgc2n.recommending.bundle_files import part_sizes
 from lightgc2n.recommending.recommender import load
 from lightgc2n.training.checkpoints import load_checkpoint
 from lightgc2n.training.loop import BEST
@@ -26,7 +27,7 @@ from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import run
 from tests.export.town import EXPORTED, bundle_of, data, run_of
 
-MODEL_PART = "device part without vocabularies and people"
+DEVICE_PART = "device part without vocabularies"
 
 
 @pytest.mark.parametrize("model", EXPORTED)
@@ -94,7 +95,7 @@ def test_the_card_says_what_it_is_and_how_good() -> None:
     wanted = float(np.where(ranks <= 20, 1 / ranks, 0).mean())
     assert config["metrics"]["values"]["MRR@20"] == pytest.approx(wanted)
     assert f"| MRR@20 | {100 * wanted:.2f} |" in card
-    for text in ("# lightgc2n-plus on data", "- protocol: last", "no probability", "rounded to bytes", "- schema: 2"):
+    for text in ("# lightgc2n-plus on data", "- protocol: last", "no probability", "rounded to bytes", "- schema: 3"):
         assert text in card
 
 
@@ -114,13 +115,15 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["model"], found["int8"], found["bytes"]["server part"]) == ("sasrec", True, 0)
-    sizes = [path.stat().st_size for path in (tmp_path / "bundle").iterdir() if path.is_file()]
-    assert sum(sizes) == sum(found["bytes"][part] for part in (MODEL_PART, "vocabularies"))
-    assert found["bytes"]["people"] > 0
+    sizes = [path.stat().st_size for path in (tmp_path / "bundle").rglob("*") if path.is_file()]
+    assert sum(sizes) == sum(found["bytes"][part] for part in (DEVICE_PART, "vocabularies"))
+    people = [path.stat().st_size for path in (tmp_path / "bundle" / "people").iterdir()]
+    assert found["bytes"]["people in it"] == sum(people) > 0
     again = run("export", run_of("sasrec"), "--out", tmp_path / "bundle")
     assert (again.returncode, "exists already" in again.stderr) == (2, True)
     shown = run("export", run_of("sasrec"), "--out", tmp_path / "bundle", "--force")
-    assert f"{MODEL_PART}: 0." in shown.stdout
+    size = part_sizes(tmp_path / "bundle")[DEVICE_PART]
+    assert f"{DEVICE_PART}: {size / 1e6:.2f} MB" in shown.stdout
     assert load_bundle(tmp_path / "bundle").recommend("h000001", k=3)
 
 

@@ -120,9 +120,9 @@ def test_another_schema(bundle: Path) -> None:
     for schema, message in (
         (
             SCHEMA + 1,
-            r"bundle of schema 3, made by lightgc2n .*; this version reads 1 and 2\. Install a newer",
+            r"bundle of schema 4, made by lightgc2n .*; this version reads 2 and 3\. Install a newer",
         ),
-        (0, r"bundle of schema 0, this version reads 1 and 2\. Make it again with: lightgc2n export"),
+        (1, r"bundle of schema 1, this version reads 2 and 3\. Make it again with: lightgc2n export"),
         ("x", "bundle of schema 'x'"),
         (True, "bundle of schema True"),
     ):

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.export.people import write_people
+from lightgc2n.export.tables import as_bytes
 from lightgc2n.people import merging
 from lightgc2n.people.finding import People, PeopleFinder
 from lightgc2n.people.points import Logs
@@ -83,18 +85,22 @@ def learned(logs: Logs) -> dict[bool, PeopleFinder]:
         return {timed: PeopleFinder.learn(some, np.random.default_rng(0)) for timed, some in shown.items()}
 
 
-@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("form", ["floats", "four bits", "bytes of schema 2"])
 @pytest.mark.parametrize("timed", [True, False])
 def test_people_are_the_same(
     timed: bool,
-    int8: bool,
+    form: str,
     logs: Logs,
     learned: dict[bool, PeopleFinder],
     page: Any,
     folders: dict[str, Path],
     tmp_path: Path,
 ) -> None:
-    write_people(tmp_path, learned[timed], int8)
+    write_people(tmp_path, learned[timed], int8=form != "floats")
+    if form == "bytes of schema 2":
+        rounded, scales = as_bytes(learned[timed].learned.tables.vectors[0])
+        older = {"tables.vectors": rounded[None], "tables.scales": scales[None].astype(np.float32)}
+        save_file(load_file(tmp_path / FINDER) | older, tmp_path / FINDER)
     files = BundleFiles(tmp_path, {"items": learned[timed].catalogue}, frozenset({FINDER, FINDER_FACTS}), frozenset())
     finder = read_finder(files, accounts=0)
     assert finder is not None

@@ -6,7 +6,7 @@ import { readFinder } from "./finder.js";
 import { readArrays } from "./safetensors.js";
 
 const FORMAT = "lightgc2n bundle";
-const SCHEMAS = [1, 2];
+const SCHEMAS = [2, 3];
 const FINDER_FACTS = "people/finder.json";
 const FINDER = "people/finder.safetensors";
 

@@ -3,6 +3,7 @@
  */
 
 const MIDDLE = 128; // the byte that stands for 0
+const NIBBLE_MIDDLE = 8; // the half of a byte that does
 
 /**
  * @typedef {object} Tables what training logs say of each item
@@ -41,8 +42,7 @@ export function readFinder(facts, arrays) {
     catalogue: arrays["tables.events"].shape[1],
     gap: facts.gap,
     tables: {
-      width: arrays["tables.vectors"].shape[2],
-      vectors: vectorsOf(arrays),
+      ...vectorsOf(arrays),
       events: data("tables.events"),
       first: arrays["tables.first"]?.data ?? null,
       middle: arrays["tables.middle"]?.data ?? null,
@@ -53,10 +53,24 @@ export function readFinder(facts, arrays) {
   };
 }
 
-/** Floats as they are; bytes less the middle, times the scale of their row. */
+/** Floats as they are, of four bits each, or in schema 2 bytes less the middle, times the scale of their row. */
 function vectorsOf(arrays) {
   const { data, shape } = arrays["tables.vectors"];
-  const scales = arrays["tables.scales"]?.data;
-  if (!scales) return data;
-  return Float32Array.from(data, (byte, at) => (byte - MIDDLE) * scales[Math.floor(at / shape[2])]);
+  const [width, scales] = [shape[2], arrays["tables.scales"]?.data];
+  if (!(data instanceof Uint8Array)) return { width, vectors: data };
+  if (!scales) return { width: 2 * width, vectors: ofNibbles(data, width) };
+  return { width, vectors: Float32Array.from(data, (byte, at) => (byte - MIDDLE) * scales[Math.floor(at / width)]) };
+}
+
+/** Vectors of length one, or zero, the first half of each in the lower bits of its bytes. */
+function ofNibbles(packed, bytes) {
+  const vectors = new Float32Array(2 * packed.length);
+  for (let first = 0; first < packed.length; first += bytes) {
+    const row = packed.subarray(first, first + bytes);
+    const halves = [...row.map((byte) => byte & 15), ...row.map((byte) => byte >> 4)];
+    const steps = halves.map((half) => half - NIBBLE_MIDDLE);
+    const length = Math.sqrt(steps.reduce((sum, step) => sum + step * step, 0)) || 1;
+    vectors.set(steps.map((step) => step / length), 2 * first);
+  }
+  return vectors;
 }
