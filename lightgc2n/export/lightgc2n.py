@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from lightgc2n.export.graph import FLOAT, INT64, LAST, Array, Graph, Value, chosen, joined
-from lightgc2n.export.tables import Column, Tables
+from lightgc2n.export.tables import Tables
 from lightgc2n.export.writing import ACCOUNT, HELD, Answer, Events, LatentUsers, array
 from lightgc2n.layers.capsules import SMALLEST_NORM, DynamicRouting, SumOfUsers
 from lightgc2n.layers.convolution import CapsuleConvolution, CapsuleLayer, NoConvolution, PlainConvolution
@@ -40,9 +40,7 @@ def write_lightgc2n(graph: Graph, tables: Tables, model: LightGC2N, history: Val
     share = events.there / events.count().at_least(1.0) if model.config.pooling == "mean" else events.there
     sequence = (share.wider(1) @ rows).narrower(1)  # Eq. 14
     head = tables.of_items("head", array(model.head.weight))
-    scores = head.products(
-        joined([sequence, account], 1), tables.column("bias", array(model.head.bias)).whole()
-    )  # Eq. 20
+    scores = head.products(joined([sequence, account], 1), tables.numbers("bias", array(model.head.bias)))  # Eq. 20
     return Answer(scores, users, "head")
 
 
@@ -50,16 +48,16 @@ def _of_capsules(graph: Graph, tables: Tables, model: LightGC2N, history: Value)
     convolution = model.convolution
     assert isinstance(convolution, CapsuleConvolution)
     near, degrees = _near(graph, history), _item_degrees(tables, convolution)
-    start = _start(graph, model, convolution.to_users.project)  # type: ignore[arg-type]
+    start = _start(tables, model, convolution.to_users.project)  # type: ignore[arg-type]
     users = squash(start.reshape(0, model.config.latent_users, -1))  # Eq. 4
     total, weight = users, users
     layers = zip(convolution._rounds(), model.encode().layers[:-1], strict=True)
     for number, (layer, capsules) in enumerate(layers):
         rows = tables.of_items(f"capsules.{number}", array(capsules)).rows(near.events.items)
         heard, weight = attend(users * float(layer.scale()), rows, near.distinct)
-        users = _next_users(graph, f"layers.{number}", layer, _sum(rows, near, degrees), heard, users)
+        users = _next_users(tables, f"layers.{number}", layer, _sum(rows, near, degrees), heard, users)
         total = total + users  # Eq. 11
-    terms = TERMS[type(convolution.routing)](graph, convolution.routing, total)
+    terms = TERMS[type(convolution.routing)](tables, convolution.routing, total)
     shares = weight / weight.sum(1, keep=True).at_least(TINY) * near.events.there.wider(1)
     own = shares.part(near.held, LAST, 2)
     return terms.sum(1), LatentUsers(own, _lengths_of(terms))
@@ -70,17 +68,17 @@ def _of_nodes(graph: Graph, tables: Tables, model: LightGC2N, history: Value) ->
     convolution = model.convolution
     assert isinstance(convolution, PlainConvolution)
     near, degrees = _near(graph, history), _item_degrees(tables, convolution)
-    total = _start(graph, model, convolution.project)
+    total = _start(tables, model, convolution.project)
     for number, (layer, nodes) in enumerate(zip(convolution.layers, model.encode().layers[:-1], strict=True)):
         rows = tables.of_items(f"capsules.{number}", array(nodes)).rows(near.events.items)
-        total = total + _sum(rows, near, degrees) @ _turned(graph, f"layers.{number}", layer)
+        total = total + _sum(rows, near, degrees) @ _turned(tables, f"layers.{number}", layer)
     return total, None
 
 
 def _of_start(graph: Graph, tables: Tables, model: LightGC2N, history: Value) -> tuple[Value, None]:
     """w/o A: the embedding itself."""
     assert isinstance(model.convolution, NoConvolution)
-    return _start(graph, model, model.convolution.project), None
+    return _start(tables, model, model.convolution.project), None
 
 
 ACCOUNTS: dict[type, Callable[..., tuple[Value, LatentUsers | None]]] = {
@@ -90,11 +88,11 @@ ACCOUNTS: dict[type, Callable[..., tuple[Value, LatentUsers | None]]] = {
 }
 
 
-def _start(graph: Graph, model: LightGC2N, project: nn.Linear) -> Value:
+def _start(tables: Tables, model: LightGC2N, project: nn.Linear) -> Value:
     """Where accounts start, mapped: what the mean of all accounts gives is part of the bias."""
     mean = model._start(torch.tensor([-1]))[0]
-    account = graph.input(ACCOUNT, FLOAT, ["B", model.config.embedding_width])
-    return account @ _turned(graph, "start", project) + graph.weight("start.bias", array(project(mean)))
+    account = tables.graph.input(ACCOUNT, FLOAT, ["B", model.config.embedding_width])
+    return account @ _turned(tables, "start", project) + tables.numbers("start.bias", array(project(mean)))
 
 
 def account_vectors(model: LightGC2N) -> Array:
@@ -121,11 +119,11 @@ def distinct(events: Events) -> Value:
     return (graph.add("ScatterElements", again, place, again, axis=1) * -1.0 + 1.0) * events.there
 
 
-def _item_degrees(tables: Tables, convolution: CapsuleConvolution | PlainConvolution) -> Column:
-    return tables.column("degrees", array(convolution.graph.item_degrees.clamp(min=1).rsqrt()))
+def _item_degrees(tables: Tables, convolution: CapsuleConvolution | PlainConvolution) -> Value:
+    return tables.numbers("degrees", array(convolution.graph.item_degrees.clamp(min=1).rsqrt()))
 
 
-def _sum(rows: Value, near: Near, degrees: Column) -> Value:
+def _sum(rows: Value, near: Near, degrees: Value) -> Value:
     """The neighbours' sum, each divided by the root of both degrees, [B, D]."""
     own_degree = near.distinct.sum(1, keep=True).at_least(1.0).apply("Sqrt")
     share = near.distinct * degrees.rows(near.events.items) / own_degree
@@ -140,21 +138,21 @@ def attend(users: Value, items: Value, there: Value) -> tuple[Value, Value]:
     return (weight * there) @ items, weight
 
 
-def _next_users(graph: Graph, name: str, layer: CapsuleLayer, summed: Value, heard: Value, users: Value) -> Value:
-    messages = (summed @ _turned(graph, f"{name}.items", layer.from_items)).wider(1)
-    messages = messages + heard @ _turned(graph, f"{name}.matches", layer.from_matches)  # Eq. 6
-    return squash(messages + users @ _turned(graph, f"{name}.self", layer.from_self))  # Eq. 7, 8
+def _next_users(tables: Tables, name: str, layer: CapsuleLayer, summed: Value, heard: Value, users: Value) -> Value:
+    messages = (summed @ _turned(tables, f"{name}.items", layer.from_items)).wider(1)
+    messages = messages + heard @ _turned(tables, f"{name}.matches", layer.from_matches)  # Eq. 6
+    return squash(messages + users @ _turned(tables, f"{name}.self", layer.from_self))  # Eq. 7, 8
 
 
-def _routed(graph: Graph, routing: DynamicRouting, users: Value) -> Value:
-    coupling, agree = graph.weight("routing.start", array(routing.start)), _turned(graph, "routing", routing.agree)
+def _routed(tables: Tables, routing: DynamicRouting, users: Value) -> Value:
+    coupling, agree = tables.numbers("routing.start", array(routing.start)), _turned(tables, "routing", routing.agree)
     for _ in range(routing.steps - 1):
         account = squash(coupling * users).sum(1, keep=True)  # Eq. 12
         coupling = (users * account) @ agree + coupling  # Eq. 13
     return squash(coupling * users)  # Eq. 12
 
 
-def _as_they_are(graph: Graph, routing: SumOfUsers, users: Value) -> Value:
+def _as_they_are(tables: Tables, routing: SumOfUsers, users: Value) -> Value:
     return users
 
 
@@ -172,5 +170,5 @@ def _lengths_of(terms: Value) -> Value:
     return lengths / lengths.sum(1, keep=True)
 
 
-def _turned(graph: Graph, name: str, linear: nn.Module) -> Value:
-    return graph.weight(name, np.ascontiguousarray(array(linear.weight).T))  # type: ignore[arg-type]
+def _turned(tables: Tables, name: str, linear: nn.Module) -> Value:
+    return tables.numbers(name, array(linear.weight).T)  # type: ignore[arg-type]

@@ -45,9 +45,9 @@ def write_plus(graph: Graph, tables: Tables, model: LightGC2NPlus, history: Valu
     asked = min(config.newest, config.max_length)
     # As many columns as the steps ask for, however short the history is.
     padded = Events.of(graph.add("Pad", history, [0, asked - 1, 0, 0], NOTHING))
-    read, users = _read(graph, model, items, padded, asked - 1)
-    state = STATES[type(model.state)](graph, model.state, read)
-    scores = items.products(state, tables.column("bias", bias_and_trends(model)).whole())
+    read, users = _read(tables, model, items, padded, asked - 1)
+    state = STATES[type(model.state)](graph, tables, model.state, read)
+    scores = items.products(state, tables.numbers("bias", bias_and_trends(model)))
     bonuses = [
         *write_followers(graph, tables, model.followers, read.events, read.like_in_all_views, asked),
         *write_memory(graph, tables, model.memory, read.events, read.like_in_all_views, config.max_length),
@@ -69,14 +69,14 @@ def bias_and_trends(model: LightGC2NPlus) -> Any:
 
 
 def _read(
-    graph: Graph, model: LightGC2NPlus, items: FloatTable | ByteTable, padded: Events, extra: int
+    tables: Tables, model: LightGC2NPlus, items: FloatTable | ByteTable, padded: Events, extra: int
 ) -> tuple[Read, LatentUsers | None]:
     vectors, longest = items.rows(padded.items), model.config.max_length
     events, newest = padded.newest(longest), vectors.part(-longest, LAST, 1)
     if not isinstance(model.same_person, SamePerson):
         assert isinstance(model.same_person, NobodyApart)
         return Read(events, newest, events.there.wider(2)), None
-    own = _ownership(graph, model.same_person, vectors)
+    own = _ownership(tables, model.same_person, vectors)
     recent = own.part(-longest, LAST, 1)
     like = (recent * recent.part(-1, LAST, 1)).sum(3) * events.there.wider(2)
     first_view = own.part(0, 1, 2).narrower(2).part(extra, LAST, 1) * padded.there.part(extra, LAST, 1).wider(2)
@@ -85,17 +85,17 @@ def _read(
     return Read(events, newest, like), users
 
 
-def _ownership(graph: Graph, same_person: SamePerson, vectors: Value) -> Value:
+def _ownership(tables: Tables, same_person: SamePerson, vectors: Value) -> Value:
     """How far each event is each latent user's in each view, [B, T, H, A]."""
     views, users, width = same_person.bases.shape
     sharpness = SHARPNESS * same_person.sharpness.exp()[:, None, None]
     bases = (sharpness * normalize(same_person.bases, dim=-1)).reshape(views * users, width)
-    length = graph.add("ReduceL2", vectors, [2]).at_least(SMALLEST_NORM)
-    cosines = vectors / length @ graph.weight("bases", np.ascontiguousarray(array(bases).T))
+    length = tables.graph.add("ReduceL2", vectors, [2]).at_least(SMALLEST_NORM)
+    cosines = vectors / length @ tables.numbers("bases", array(bases).T)
     return cosines.reshape(0, 0, views, users).softmax()
 
 
-def _of_person(graph: Graph, state: PersonState, read: Read) -> Value:
+def _of_person(graph: Graph, tables: Tables, state: PersonState, read: Read) -> Value:
     """The state after the newest event, [B, D]."""
     width, views = state.width, state.views
     newest = read.vectors.part(-1, LAST, 1).narrower(1)
@@ -109,27 +109,26 @@ def _of_person(graph: Graph, state: PersonState, read: Read) -> Value:
     gathered = array(state.gather.weight).T.reshape(views, width, width)
     to_state = np.concatenate([(values @ gathered).reshape(views * width, width), array(state.own.weight).T])
     shift = array(state.own.bias + state.gather.bias)
-    start = _gemm(graph, "state", joined([pooled, newest], 1), to_state, shift)
+    start = _gemm(tables, "state", joined([pooled, newest], 1), to_state, shift)
     ones, zeros = np.ones(width, dtype=np.float32), np.zeros(width, dtype=np.float32)
     plain = start.normed(graph.constant(ones), graph.constant(zeros), NORM_EPSILON)
-    inner = _gemm(graph, "inner", plain, array(state.inner.weight).T, array(state.inner.bias)).apply("Relu")
-    outer = _gemm(graph, "outer", inner, array(state.outer.weight).T, array(state.outer.bias))
-    return _normed(graph, state, start + outer)
+    inner = _gemm(tables, "inner", plain, array(state.inner.weight).T, array(state.inner.bias)).apply("Relu")
+    outer = _gemm(tables, "outer", inner, array(state.outer.weight).T, array(state.outer.bias))
+    return _normed(tables, state, start + outer)
 
 
-def _of_newest(graph: Graph, state: NewestAlone, read: Read) -> Value:
+def _of_newest(graph: Graph, tables: Tables, state: NewestAlone, read: Read) -> Value:
     newest = read.vectors.part(-1, LAST, 1).narrower(1)
-    return _normed(graph, state, _gemm(graph, "state", newest, array(state.own.weight).T, array(state.own.bias)))
+    return _normed(tables, state, _gemm(tables, "state", newest, array(state.own.weight).T, array(state.own.bias)))
 
 
 STATES: dict[type, Callable[..., Value]] = {PersonState: _of_person, NewestAlone: _of_newest}
 
 
-def _normed(graph: Graph, state: PersonState | NewestAlone, given: Value) -> Value:
-    scale, shift = graph.weight("norm", array(state.norm.weight)), graph.weight("norm.bias", array(state.norm.bias))
+def _normed(tables: Tables, state: PersonState | NewestAlone, given: Value) -> Value:
+    scale, shift = tables.numbers("norm", array(state.norm.weight)), tables.numbers("norm.bias", array(state.norm.bias))
     return given.normed(scale, shift, state.norm.eps)
 
 
-def _gemm(graph: Graph, name: str, given: Value, weight: Any, bias: Any) -> Value:
-    map_ = graph.weight(name, np.ascontiguousarray(weight, dtype=np.float32))
-    return graph.add("Gemm", given, map_, graph.weight(f"{name}.bias", np.ascontiguousarray(bias)))
+def _gemm(tables: Tables, name: str, given: Value, weight: Any, bias: Any) -> Value:
+    return tables.graph.add("Gemm", given, tables.numbers(name, weight), tables.numbers(f"{name}.bias", bias))

@@ -15,7 +15,7 @@ from lightgc2n.layers.followers import Followers, NoFollowers
 from lightgc2n.layers.memory import RECENT, Memory, NoMemory
 
 Bonus = tuple[Value, Value]  # items [B, C], and what is added to the score of each
-CODES = 256
+CODES, FEWEST_CODES = 256, 16  # that a byte can hold, and that counts need
 FAR = 1e30
 
 
@@ -31,12 +31,11 @@ def write_followers(
     place = first.rows(asked).wider(2) + graph.constant(np.arange(pairs.most, dtype=np.int32))
     there = (place < first.rows(asked + 1).wider(2)).cast(FLOAT)
     place = place.at_most(graph.constant(np.array(len(pairs.columns) - 1, dtype=np.int32)))
-    columns = graph.weight("followers.columns", pairs.columns).rows(place).cast(INT64)
-    counts = pairs.counts_in(graph, tables.int8, place)
+    columns, counts = (pairs.packed_in if tables.int8 else pairs.floats_in)(graph, place)
     # Parameters stand by age, columns by time: the newest event is the last one.
     by_age = {name: array(getattr(followers, name))[:newest][::-1].copy() for name in ("weight", "person", "floor")}
     # The root of one over a count is near enough to 1 for half precision, and squared here.
-    left = tables.column("followers.left", array((followers.leaving + followers.shrinking.exp()).rsqrt())).rows(asked)
+    left = tables.numbers("followers.left", array((followers.leaving + followers.shrinking.exp()).rsqrt())).rows(asked)
     share = counts * (left * left * graph.constant(np.exp(-by_age["floor"]))).wider(2)
     weight = (like * graph.constant(by_age["person"]) + graph.constant(by_age["weight"])) * known
     bonus = (share * there + 1.0).apply("Log") * weight.wider(2)
@@ -51,29 +50,46 @@ class Pairs:
         kept = real.sum(axis=1)
         self.most = max(1, int(kept.max(initial=0)))
         self.kept = np.concatenate([[0], kept]).astype(np.uint8 if self.most <= np.iinfo(np.uint8).max else np.int32)
-        small = np.uint16 if len(columns) <= np.iinfo(np.uint16).max else np.int32
+        self.items = len(columns)
         # One pair at least, since a graph cannot look up anything in an empty table.
-        self.columns = columns[real].astype(small) if real.any() else np.zeros(1, dtype=small)
+        self.columns = columns[real].astype(np.int64) if real.any() else np.zeros(1, dtype=np.int64)
         self.counts = counts[real].astype(np.float32) if real.any() else np.zeros(1, dtype=np.float32)
 
     def first_in(self, graph: Graph) -> Value:
         """Where the followers of each item begin, and behind all where they end; summed when the graph is loaded."""
         return graph.add("CumSum", graph.weight("followers.kept", self.kept).cast(INT32), 0)
 
-    def counts_in(self, graph: Graph, int8: bool, place: Value) -> Value:
-        """The counts at these places."""
-        if not int8:
-            return graph.weight("followers.counts", self.counts).rows(place)
-        codes, values = coded(self.counts)
-        code = graph.weight("followers.codes", codes).rows(place).cast(INT64)
-        return graph.weight("followers.values", values).rows(code)
+    def floats_in(self, graph: Graph, place: Value) -> Bonus:
+        """The followers at these places, and how often each followed."""
+        small = np.uint16 if self.items <= np.iinfo(np.uint16).max else np.int32
+        columns = graph.weight("followers.columns", self.columns.astype(small)).rows(place)
+        return columns.cast(INT64), graph.weight("followers.counts", self.counts).rows(place)
+
+    def packed_in(self, graph: Graph, place: Value) -> Bonus:
+        """The same from few bytes: the lower bits of a follower, and a byte with its higher bits and a code."""
+        low, high, codes = room_in_bytes(self.items)
+        code, values = coded(self.counts, codes)
+        lower = (self.columns % low).astype(np.min_scalar_type(low - 1))
+        byte = (self.columns // low + high * code).astype(np.uint8)
+        found = graph.weight("followers.bytes", byte).rows(place).cast(INT64)
+        columns = graph.weight("followers.lower", lower).rows(place).cast(INT64) + graph.add("Mod", found, high) * low
+        return columns, graph.weight("followers.values", values).rows(found / high)
 
 
-def coded(counts: Any) -> tuple[Any, Any]:
-    """A byte for each count, and the counts that the bytes stand for: all of them if they are few, else the nearest."""
+def room_in_bytes(items: int) -> tuple[int, int, int]:
+    """How many numbers the lower bits of an item have, how many its higher bits; and how many codes a byte then has."""
+    for low in (2**8, 2**16, 2**32):
+        high = int(2 ** ((items - 1) // low).bit_length())
+        if high * FEWEST_CODES <= CODES:
+            break
+    return low, high, CODES // high
+
+
+def coded(counts: Any, codes: int) -> tuple[Any, Any]:
+    """A code for each count, and the counts that codes stand for: all of them if they are few, else the nearest."""
     values = np.unique(counts)
-    if len(values) > CODES:  # evenly on a logarithmic scale, which is how a count becomes a bonus
-        values = np.unique(np.exp(np.linspace(0, np.log(values[-1]), CODES)).astype(np.float32))
+    if len(values) > codes:  # evenly on a logarithmic scale, which is how a count becomes a bonus
+        values = np.unique(np.exp(np.linspace(0, np.log(values[-1]), codes)).astype(np.float32))
     bounds = np.sqrt(values[1:] * values[:-1])
     return np.searchsorted(bounds, counts).astype(np.uint8), values.astype(np.float32)
 
@@ -87,11 +103,11 @@ def write_memory(
     added, times, _ = memory.balance.tolist()
     counts, features = _described(graph, events, like, longest)
     inner, outer = memory.inner, memory.outer
-    map_ = graph.weight("memory.inner", np.ascontiguousarray(array(inner.weight).T))
-    hidden = (features @ map_ + graph.weight("memory.inner.bias", array(inner.bias))).apply("Relu")
-    out = graph.weight("memory.outer", np.ascontiguousarray(times * array(outer.weight).T))
+    map_, shift = tables.numbers("memory.inner", array(inner.weight).T), array(inner.bias)
+    hidden = (features @ map_ + tables.numbers("memory.inner.bias", shift)).apply("Relu")
+    out = tables.numbers("memory.outer", times * array(outer.weight).T)
     bonus = (hidden @ out).narrower(2) + (times * float(outer.bias) + added)
-    readiness = tables.column("memory.readiness", times * array(memory.readiness))
+    readiness = tables.numbers("memory.readiness", times * array(memory.readiness))
     return [(events.items, (bonus + readiness.rows(events.items)) * counts)]
 
 

@@ -1,10 +1,12 @@
-"""Tables with a row for each item, as floats or as bytes with a scale for each row.
+"""Tables with a row for each item, as floats or as bytes with a scale for each row; and the model's other numbers.
 
 Bytes are gathered first and become floats after it, and the scores of all items are a product of bytes: neither ever
-makes the whole table floats.
+makes the whole table floats. Everything else beside bytes is in half precision, and becomes floats once, when the graph
+is loaded.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -55,22 +57,8 @@ class ByteTable:
         return total.cast(FLOAT) * self.scales * scale + bias
 
 
-@dataclass(frozen=True)
-class Column:
-    """One number for each item, stored as it is or in half precision."""
-
-    stored: Value
-
-    def rows(self, index: Value) -> Value:
-        return self.stored.rows(index).cast(FLOAT)
-
-    def whole(self) -> Value:
-        """All of it; a cast of what is stored is done once, when the graph is loaded."""
-        return self.stored.cast(FLOAT)
-
-
 class Tables:
-    """Makes the tables of one graph, all in the same way."""
+    """Writes the numbers of one graph, all in the same way."""
 
     def __init__(self, graph: Graph, int8: bool) -> None:
         self.graph, self.int8 = graph, int8
@@ -80,15 +68,25 @@ class Tables:
         if not self.int8:
             return FloatTable(self.graph.weight(name, np.ascontiguousarray(array, dtype=np.float32)))
         rounded, scales = as_bytes(array)
-        return ByteTable(self.graph.weight(name, rounded), self.graph.weight(f"{name}.scales", scales))
+        return ByteTable(self.graph.weight(name, rounded), self.graph.weight(f"{name}.scales", scales).cast(FLOAT))
 
-    def column(self, name: str, array: Array) -> Column:
-        """One number for each item, none of them far from the others in size."""
-        kind = np.float16 if self.int8 else np.float32
-        return Column(self.graph.weight(name, np.ascontiguousarray(array, dtype=kind)))
+    def numbers(self, name: str, array: Array) -> Value:
+        """Numbers none of which is far from the others in size: one for each item, or a map from vectors to vectors."""
+        if not self.int8:
+            return self.graph.weight(name, np.ascontiguousarray(array, dtype=np.float32))
+        return self.graph.weight(name, np.ascontiguousarray(array, dtype=small_floats(array))).cast(FLOAT)
 
 
 def as_bytes(table: Array) -> tuple[Array, Array]:
     """The bytes of a table and the scale of each row: its largest number becomes 127 steps from the middle."""
-    scales = np.maximum(np.abs(table).max(axis=1, initial=0) / STEPS, SMALLEST_SCALE).astype(np.float32)
+    exact = np.maximum(np.abs(table).max(axis=1, initial=0) / STEPS, SMALLEST_SCALE)
+    # A scale is rounded before anything is divided by it, and never down: nothing is more than 127 steps away.
+    scales = exact.astype(small_floats(exact))
+    scales = np.where(scales < exact, np.nextafter(scales, np.inf, dtype=scales.dtype), scales)
     return (np.round(table / scales[:, None]) + MIDDLE).astype(np.uint8), scales
+
+
+def small_floats(array: Array) -> type[np.floating[Any]]:
+    """Half precision, where the largest number is neither too large nor too small for it."""
+    largest, half = np.abs(array).max(initial=0), np.finfo(np.float16)
+    return np.float16 if largest == 0 or half.tiny <= largest <= half.max else np.float32
