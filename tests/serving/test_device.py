@@ -48,7 +48,7 @@ def opened(page: Any, folders: dict[str, Path], model: str, int8: bool) -> Bundl
 def asked(page: Any, **wish: Any) -> Recommendations:
     found = page.evaluate(ASK, wish)
     items = tuple(Recommendation(one["item"], one["score"], one["rank"]) for one in found["items"])
-    assert found["milliseconds"] > 0
+    assert found["milliseconds"] >= 0  # a browser rounds its clock, so quick answers may take none
     return Recommendations(None, items, found["fallback"], tuple(found["notes"]))
 
 
