@@ -203,9 +203,14 @@ class Found:
 def read_experiment(folder: Path) -> dict[str, Any]:
     """What was asked of the experiment in `folder`."""
     try:
-        return dict(json.loads((folder / EXPERIMENT).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        described = dict(json.loads((folder / EXPERIMENT).read_text(encoding="utf-8")))
+        if not all({"commands", "runs"} <= one.keys() for one in described["asked"].values()):
+            raise DataError(
+                f"{folder}: described by another version of lightgc2n. Choose another folder, or remove it."
+            )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         raise DataError(f"{folder}: not an experiment (no {EXPERIMENT}). Run: lightgc2n experiment NAME ...") from None
+    return described
 
 
 def find(folder: Path) -> Found:

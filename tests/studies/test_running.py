@@ -271,6 +271,21 @@ def test_a_folder_that_holds_something_else_is_left_alone(data: tuple[Path, Path
     assert run("report", tmp_path).returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"asked": {"E": {"command": "make E", "runs": {}}}}', "another version"),
+        ('{"quick": false}', "not an experiment"),
+        ("[1]", "not an experiment"),
+    ],
+)
+def test_what_does_not_describe_an_experiment_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "table1").mkdir()
+    (tmp_path / "table1" / "experiment.json").write_text(text)
+    with pytest.raises(DataError, match=said):
+        document(tmp_path)
+
+
 def test_the_list_names_every_experiment() -> None:
     shown = run("experiment", "list").stdout
     assert all(name in shown for name in STUDIES)
