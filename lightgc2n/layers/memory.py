@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightgc2n.data.dataset import Domain
+from lightgc2n.layers.propagation import rows_of
 from lightgc2n.layers.same_person import ages_between
 
 FEATURES = 11
@@ -70,7 +71,9 @@ class Memory(nn.Module):
         """
         newest, features = describe(log, row, place, like)
         items = log[row]
-        bonus = self.outer(torch.relu(self.inner(features))).squeeze(-1) + self.readiness[items]
+        # Most places of short logs are padding, that is one item: a gradient that sorts would add them one by one.
+        readiness = rows_of(self.readiness[:, None], items).squeeze(-1)
+        bonus = self.outer(torch.relu(self.inner(features))).squeeze(-1) + readiness
         if not self.training:
             bonus = self.balance[0] + self.balance[1] * bonus
         return Remembered(items, bonus, newest)
