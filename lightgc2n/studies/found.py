@@ -204,10 +204,9 @@ def read_experiment(folder: Path) -> dict[str, Any]:
     """What was asked of the experiment in `folder`."""
     try:
         described = dict(json.loads((folder / EXPERIMENT).read_text(encoding="utf-8")))
-        if not all({"commands", "runs"} <= one.keys() for one in described["asked"].values()):
-            raise DataError(
-                f"{folder}: described by another version of lightgc2n. Choose another folder, or remove it."
-            )
+        for one in described["asked"].values():
+            one.setdefault("commands", [one.pop("command")] if "command" in one else [])  # one of them, before
+            one.setdefault("runs", {})
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         raise DataError(f"{folder}: not an experiment (no {EXPERIMENT}). Run: lightgc2n experiment NAME ...") from None
     return described

@@ -10,7 +10,7 @@ from lightgc2n.errors import DataError
 from lightgc2n.reporting.document import Cell, Figure, Section, Series, Table
 from lightgc2n.studies.found import DECISIVE, Found, Group
 from lightgc2n.studies.setup import Entry, Setup, Source
-from lightgc2n.studies.table1 import NEEDS_TIMES
+from lightgc2n.studies.table1 import fits
 from lightgc2n.studies.tables import INTERVALS, file_name, one_figure, percent, row_of, table
 
 FLOORS = tuple(name for name, entry in zoo.ZOO.items() if entry.is_floor)
@@ -54,7 +54,7 @@ def runs_of_leak(setup: Setup) -> Iterator[Entry]:
     """Each model on three kinds of windows, and on the logs beside."""
     models = setup.chosen(FEW if setup.quick else MODELS)
     for ladder in ladders(setup.sources):
-        for model in (model for model in models if ladder.windows.timed or model != NEEDS_TIMES):
+        for model in (model for model in models if fits(model, ladder.windows, setup)):
             for step, split in STEPS.items():
                 yield Entry(ladder.windows, model, _domain(ladder.windows), f"{model}-{step}", split)
             if ladder.logs is not None:

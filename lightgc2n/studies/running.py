@@ -124,7 +124,7 @@ def merge_asked(folder: Path, name: str, more: Mapping[str, Any]) -> None:
         known = asked.get(source, {"runs": {}, "commands": []})
         commands = list(dict.fromkeys([*known["commands"], *found["commands"]]))
         asked[source] = found | {"runs": known["runs"] | found["runs"], "commands": commands}
-    quick = before["quick"] or more["quick"]
+    quick = before.get("quick", False) or more["quick"]
     described = {"made_by": f"lightgc2n {__version__}", "experiment": name, "quick": quick, "asked": asked}
     with new_file(path, force=True) as temporary:
         temporary.write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -9,7 +9,7 @@ from lightgc2n.reporting.arithmetic import Scores, impossible
 from lightgc2n.reporting.document import Cell, Figure, Section, Series, Table
 from lightgc2n.reporting.published import IN_THE_ZOO, OURS, table1, table2
 from lightgc2n.studies.found import DECISIVE, METRICS, TWO_DOMAINS, Found, Group
-from lightgc2n.studies.setup import Entry, Setup
+from lightgc2n.studies.setup import Entry, Setup, Source
 from lightgc2n.studies.tables import (
     COSTS,
     PROTOCOLS,
@@ -60,12 +60,17 @@ def runs_of_table1(setup: Setup) -> Iterator[Entry]:
     models = setup.chosen(models_of_table1())
     for source, domain in setup.views():
         hurry = setup.quick and source.kind == "windows"
-        wanted = [model for model in models if source.timed or model != NEEDS_TIMES]
+        wanted = [model for model in models if fits(model, source, setup)]
         yield from (Entry(source, model, domain) for model in wanted if not hurry or model in IN_A_HURRY)
     for source in setup.sources:
         if source.two_domains and (source.kind == "logs" or source.targets_apart):
             both = [model for model in models if model in SHARED_ACCOUNT]
             yield from (Entry(source, model, split={"ask": "each-domain"}) for model in both)
+
+
+def fits(model: str, source: Source, setup: Setup) -> bool:
+    """Whether a model says something of its own on this data, or was asked for by name."""
+    return source.timed or model != NEEDS_TIMES or NEEDS_TIMES in setup.models
 
 
 def runs_of_ablation(setup: Setup) -> Iterator[Entry]:

@@ -18,10 +18,11 @@ from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.studies.catalogue import STUDIES
+from lightgc2n.studies.found import read_experiment
 from lightgc2n.studies.packing import run_pack, unpack
 from lightgc2n.studies.quick import quick_data
 from lightgc2n.studies.report import document
-from lightgc2n.studies.running import Pace
+from lightgc2n.studies.running import Pace, merge_asked
 from tests.cli.test_commands import run
 from tests.studies.small import in_this_process
 
@@ -271,19 +272,20 @@ def test_a_folder_that_holds_something_else_is_left_alone(data: tuple[Path, Path
     assert run("report", tmp_path).returncode == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"asked": {"E": {"command": "make E", "runs": {}}}}', "another version"),
-        ('{"quick": false}', "not an experiment"),
-        ("[1]", "not an experiment"),
-    ],
-)
-def test_what_does_not_describe_an_experiment_is_refused(text: str, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ['{"quick": false}', "[1]", '{"asked": [1]}', '{"asked": {"E": 1}}', "{"])
+def test_what_does_not_describe_an_experiment_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "table1").mkdir()
     (tmp_path / "table1" / "experiment.json").write_text(text)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match="not an experiment"):
         document(tmp_path)
+
+
+def test_what_an_earlier_version_described_is_still_read(tmp_path: Path) -> None:
+    folder = tmp_path / "table1"
+    folder.mkdir()
+    (folder / "experiment.json").write_text('{"experiment": "table1", "asked": {"E": {"command": "make E"}}}')
+    merge_asked(folder, "table1", {"quick": False, "asked": {"E": {"commands": ["again"], "beside": "", "runs": {}}}})
+    assert read_experiment(folder)["asked"]["E"]["commands"] == ["make E", "again"]
 
 
 def test_the_list_names_every_experiment() -> None:

@@ -1,5 +1,6 @@
 """What an experiment is asked for becomes a plan that says everything once."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,13 @@ def test_table1_has_every_model_but_no_ablation(tmp_path: Path) -> None:
     assert sum(run.model == "sasrec" for run in runs.values()) == 3
     assert sum(run.model == "markov" for run in runs.values()) == 1  # a floor draws nothing
     assert {run.split.protocol for run in runs.values()} == {"last"}
+
+
+def test_trending_runs_where_there_are_times_or_where_it_is_named(tmp_path: Path) -> None:
+    timed = replace(E, timed=True)
+    for source, models, there in ((E, "floors", False), (timed, "floors", True), (E, "trending,markov", True)):
+        runs = planned("table1", Setup((source,), models=models), tmp_path)
+        assert ("trending" in [run.model for run in runs.values()]) == there
 
 
 def test_models_for_two_domains_run_on_both_at_once_and_on_each(tmp_path: Path) -> None:
