@@ -239,7 +239,7 @@ def _bars(axes: "Axes", panel: Figure) -> None:
     names = categories(panel.series)
     beside = _beside(panel)
     thick = 0.8 / beside
-    if names and beside == 1:  # each bar stands alone: the longest on top
+    if names and beside == 1 < len(panel.series):  # kinds of one thing: together in one order, the longest on top
         lengths = {str(x): y for line in panel.series for x, y in zip(line.x, line.y, strict=True)}
         names.sort(key=lambda name: -lengths[name])
     for place, line in enumerate(panel.series):

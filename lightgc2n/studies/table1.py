@@ -211,6 +211,7 @@ def _floor(group: Group) -> bool:
 
 
 def _bars_of(kind: str, groups: Sequence[Group]) -> Series:
+    groups = sorted(groups, key=lambda group: -group.metric(DECISIVE))
     low, high = zip(*(group.intervals[DECISIVE] for group in groups), strict=True)
     return Series(
         kind,
