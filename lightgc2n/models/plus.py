@@ -79,8 +79,16 @@ class Read:
 class Questions:
     """What comes after an event of a log."""
 
+    log: Int[Tensor, "B T"]
     row: Int[Tensor, "Q"]
     place: Int[Tensor, "Q"]
+    like: Float[Tensor, "Q T"]  # how likely each event of the log is of the person who acts
+
+    @classmethod
+    def of(cls, read: Read, row: Int[Tensor, "Q"], place: Int[Tensor, "Q"]) -> "Questions":
+        """What the logs say there."""
+        like = rows_of(read.like.flatten(0, 1), row * read.log.shape[1] + place)
+        return cls(read.log, row, place, like)
 
 
 class LightGC2NPlus(Model):
@@ -114,8 +122,8 @@ class LightGC2NPlus(Model):
         """The mean over all places that count, against all items."""
         batch = cut_rows(batch, self.config.max_length)
         read = self.read(encoded, batch.log)
-        questions = Questions(batch.row, batch.at % batch.log.shape[1])
-        steps, memory = self.steps(read, questions, batch.target), self.remembered(read, questions)
+        questions = Questions.of(read, batch.row, batch.at % batch.log.shape[1])
+        steps, memory = self.steps(questions, batch.target), self.remembered(questions)
         moment = None if batch.moments is None else batch.moments.flatten()[batch.at]
         trends = self.trends(moment, self.bias, len(batch.at))
         parts = zip(steps, trends, (memory.items, memory.added), strict=True)
@@ -140,17 +148,17 @@ class LightGC2NPlus(Model):
         return Read(log, self.state(events, like), like.mean(dim=1))
 
     def steps(
-        self, read: Read, asked: Questions, target: Int[Tensor, "Q"] | None = None
+        self, asked: Questions, target: Int[Tensor, "Q"] | None = None
     ) -> tuple[Int[Tensor, "Q W"], Float[Tensor, "Q W"]]:
         """Items that follow the newest events, and what that adds to the score of each."""
         before = asked.place[:, None] - torch.arange(self.config.newest, device=asked.place.device)
         there, before = (before >= 0).float(), before.clamp(min=0)
-        like = read.like[asked.row[:, None], asked.place[:, None], before]
-        return self.followers(read.log[asked.row[:, None], before], like, there, target)
+        newest = asked.log[asked.row[:, None], before]
+        return self.followers(newest, asked.like.gather(1, before), there, target)
 
-    def remembered(self, read: Read, asked: Questions) -> Remembered:
+    def remembered(self, asked: Questions) -> Remembered:
         """The earlier items, and what having had them adds to the score of each."""
-        return self.memory(read.log, asked.row, asked.place, read.like[asked.row, asked.place])
+        return self.memory(asked.log, asked.row, asked.place, asked.like)
 
     @torch.no_grad()
     def people(self, encoded: Float[Tensor, "M D"], batch: Batch) -> LatentUsers:
@@ -241,8 +249,8 @@ class LightGC2NPlus(Model):
         read, known = self.read(encoded, batch.history), batch.length > 0
         row, place = torch.arange(len(known), device=known.device), (batch.length - 1).clamp(min=0)
         states = read.states[row, place] * known[:, None]
-        columns, values = self.steps(read, Questions(row, place))
-        memory = self.remembered(read, Questions(row, place))
+        asked = Questions.of(read, row, place)
+        (columns, values), memory = self.steps(asked), self.remembered(asked)
         scores = torch.addmm(self.bias, states, encoded.T).scatter_add_(1, columns, values * known[:, None])
         trends = self.trends(batch.moment, self.bias, len(known))
         return scores, trends, replace(memory, counts=memory.counts & known[:, None])
