@@ -31,6 +31,14 @@ def linear_cross_entropy(
     return _LinearCrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
 
 
+def block_rows(classes: int, width: int, device: str) -> int:
+    """How many questions are taken at once: their logits fit into fast memory.
+
+    They are as many as the width at least, so that reading all classes never costs more than what is done with them.
+    """
+    return max(BLOCK_BYTES[device] // (4 * max(1, classes)), width, 1)
+
+
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -43,7 +51,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         columns: Tensor | None,
         values: Tensor | None,
     ) -> Tensor:
-        rows = max(1, BLOCK_BYTES[questions.device.type] // (4 * max(1, len(classes))))
+        rows = block_rows(len(classes), classes.shape[1], questions.device.type)
         loss = questions.new_zeros(())
         to_questions, to_classes = torch.empty_like(questions), torch.zeros_like(classes)
         to_bias = torch.zeros_like(bias) if bias is not None else None

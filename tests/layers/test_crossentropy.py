@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from lightgc2n.layers import crossentropy
-from lightgc2n.layers.crossentropy import linear_cross_entropy
+from lightgc2n.layers.crossentropy import block_rows, linear_cross_entropy
 
 
 def test_by_hand() -> None:
@@ -41,12 +41,18 @@ def test_losses_and_gradients_are_those_of_the_table(
     wanted = 3 * (cross_entropy(logits, target, reduction="none") * weights).sum()
     expected = torch.autograd.grad(wanted, given_)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(crossentropy.BLOCK_BYTES, "cpu", block)  # blocks of one row and of many
+        patch.setitem(crossentropy.BLOCK_BYTES, "cpu", block)  # blocks of three rows and of more
         said = (columns, added) if more else None
         found = 3 * linear_cross_entropy(given_[0], given_[1], target, weights, bias, said)
     assert_close(found, wanted)
     for one, other in zip(torch.autograd.grad(found, given_), expected, strict=True):
         assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_blocks_fit_into_fast_memory_and_are_never_thin() -> None:
+    assert block_rows(2**12, 32, "cpu") == 128  # 2 MiB are 2^19 logits
+    assert block_rows(2**17, 32, "cpu") == 32  # four rows would fit
+    assert block_rows(2**12, 32, "cuda") == 2**14
 
 
 def test_huge_logits_stay_finite() -> None:
