@@ -83,8 +83,9 @@ class Run:
 
     @property
     def typical_epoch(self) -> float | None:
-        """The seconds of the middle one of all epochs: a first one also warms the machine up."""
-        return median(self.epoch_seconds) if self.epoch_seconds else None
+        """The seconds of an epoch, the middle one of the last third: earlier ones also compile and record kernels."""
+        late = self.epoch_seconds[-max(1, len(self.epoch_seconds) // 3) :]
+        return median(late) if late else None
 
 
 @dataclass(frozen=True)
