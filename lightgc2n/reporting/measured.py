@@ -38,13 +38,13 @@ class Measured:
     data_share: float = 1.0  # of the training data
     domains: int = 1  # served by these parameters
     peak_memory_mb: float = 0.0
-    typical_epoch: float | None = None  # seconds; the mean where nothing is said
+    quickest_epoch: float | None = None  # seconds; the mean where nothing is said
     at_once: int = 1  # runs that shared the machine with it, itself counted
 
     @property
     def seconds_an_epoch(self) -> float:
         mean = self.training_seconds / max(1, self.epochs)
-        return mean if self.typical_epoch is None else self.typical_epoch
+        return mean if self.quickest_epoch is None else self.quickest_epoch
 
     @property
     def seconds_a_domain(self) -> float:

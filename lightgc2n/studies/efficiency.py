@@ -38,7 +38,7 @@ def section_of_efficiency(found: Found) -> Section:
     text = (
         "How long an epoch of training takes as the training data grows from a fifth to all of it, how many numbers a "
         "model learns, and how much memory that takes. Every run trains the same number of epochs; seconds are those "
-        "of the middle epoch, without validation and tests.",
+        "of the quickest epoch, without validation and tests.",
         "A model for two domains serves both with its parameters: they are counted in all, and for each domain served.",
     )
     return _section(found, "efficiency", "Training time and parameters (RQ1, Figure 3)", text)

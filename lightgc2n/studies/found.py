@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -82,10 +82,9 @@ class Run:
         return [float(row["seconds"]) for row in read_rows(self.folder)]
 
     @property
-    def typical_epoch(self) -> float | None:
-        """The seconds of an epoch, the middle one of the last third: earlier ones also compile and record kernels."""
-        late = self.epoch_seconds[-max(1, len(self.epoch_seconds) // 3) :]
-        return median(late) if late else None
+    def quickest_epoch(self) -> float | None:
+        """The seconds of the quickest epoch: others also compile and record kernels, or wait for what runs beside."""
+        return min(self.epoch_seconds, default=None)
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,7 @@ class Group:
     @property
     def seconds_an_epoch(self) -> float | None:
         """Of a typical epoch, the mean over the seeds."""
-        found = [run.typical_epoch for run in self.runs if run.typical_epoch is not None]
+        found = [run.quickest_epoch for run in self.runs if run.quickest_epoch is not None]
         return mean(found) if found else None
 
     @cached_property
@@ -278,6 +277,6 @@ def _measured(run: Run, group: Group) -> Measured:
         data_share=group.share,
         domains=group.domains,
         peak_memory_mb=float(run.results["peak_memory_mb"]),
-        typical_epoch=run.typical_epoch,
+        quickest_epoch=run.quickest_epoch,
         at_once=int(run.results["side_by_side"]),
     )
