@@ -23,6 +23,7 @@ from lightgc2n.errors import DataError, SettingError
 from lightgc2n.evaluation.people import PeopleMeasures, measure_people, people_summary, reliability
 from lightgc2n.people.asking import Examples, by_contrast, by_examples, lengths
 from lightgc2n.people.floors import FLOORS, Method, Told
+from lightgc2n.people.mixing import by_mixture
 from lightgc2n.people.points import Logs
 from lightgc2n.people.sessions import HOUR, has_hours, usual_gap
 from lightgc2n.people.vectors import item_vectors
@@ -33,6 +34,8 @@ METHODS: dict[str, Method] = {
     **FLOORS,
     "length-alone": Method(partial(by_examples, features=lengths, decay=1e-3), given=False, needs="examples"),
     "contrast": Method(by_contrast),
+    "mixture": Method(by_mixture),
+    "chosen": Method(partial(by_mixture, guarded=True)),
     "contrast-taught": Method(by_examples, given=False, needs="examples"),
 }
 TABLES = ("given", "inferred")

@@ -59,11 +59,11 @@ class CountHead:
     caution: float = CAUTION
 
 
-def plain_head() -> CountHead:
+def plain_head(features: int = FEATURES) -> CountHead:
     """One person, whatever the evidence: what is said where nothing could be learned."""
-    weights = np.zeros((2 * FEATURES + 1, MOST_PEOPLE))
+    weights = np.zeros((2 * features + 1, MOST_PEOPLE))
     weights[0, 0] = np.log(4.0 * (MOST_PEOPLE - 1))  # four to one
-    return CountHead(np.zeros(FEATURES), np.ones(FEATURES), weights)
+    return CountHead(np.zeros(features), np.ones(features), weights)
 
 
 def learn_head(features: Floats, people: Longs, prior: Floats | None = None, decay: float = DECAY) -> CountHead:
@@ -128,10 +128,10 @@ def decide(likely: Floats, caution: float) -> Longs:
     return (np.log(likely + 1e-12) + favour).argmax(axis=1) + 1
 
 
-def fitting_caution(likely: Floats, people: Longs) -> float:
-    """The least caution with which at most MOST_SPLIT of the accounts of one person are split."""
+def fitting_caution(likely: Floats, people: Longs, most: float = MOST_SPLIT) -> float:
+    """The least caution with which at most this share of the accounts of one person is split."""
     if not (people == 1).any():
         return CAUTION
     odds = np.log(likely[people == 1] + 1e-12)
     needed = np.maximum(odds[:, 1:].max(axis=1) - odds[:, 0], 0)
-    return float(np.quantile(needed, 1 - MOST_SPLIT, method="higher"))
+    return float(np.quantile(needed, 1 - most, method="higher"))

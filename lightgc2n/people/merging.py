@@ -48,19 +48,36 @@ class Accounts:
         return evidence(self.sessions, self.contrast, places)
 
 
+@dataclass(frozen=True)
+class Merged:
+    """Accounts merged anew, so that their people are known."""
+
+    places: list[Longs]  # of the sessions of each
+    features: Floats  # [A, F]
+    people: Longs  # [A]
+
+
 def learn_count(sessions: Sessions, contrast: Contrast, fold: Longs, random: Random) -> CountHead:
     """What tells how many people are behind an account, from merged accounts; with too few to merge it says one."""
+    merged = merged_anew(sessions, contrast, fold, random)
+    return plain_head() if merged is None else learn_head(merged.features, merged.people, PRIOR)
+
+
+def merged_anew(sessions: Sessions, contrast: Contrast, fold: Longs, random: Random) -> Merged | None:
+    """Merged accounts of both choices; None with too few to merge."""
     bounds = np.searchsorted(sessions.owner, np.arange(len(fold) + 1))
     accounts = Accounts(sessions, contrast, fold, bounds[:-1], np.diff(bounds))
     halves = np.array([_half_features(accounts, row) for row in range(len(fold))])
     alike = halves[:, 0]
     first = _merged(accounts, by_fold(most_likely(alike), fold), alike, random)
     if first is None:
-        return plain_head()
-    single = chances(learn_head(*first, prior=PRIOR), halves)[:, 0]
+        return None
+    single = chances(learn_head(first.features, first.people, prior=PRIOR), halves)[:, 0]
     second = _merged(accounts, by_fold(most_likely(single), fold), alike, random) or first
-    features, people = (np.concatenate(parts) for parts in zip(first, second, strict=True))
-    return learn_head(features, people, PRIOR)
+    features, people = (
+        np.concatenate([getattr(one, name) for one in (first, second)]) for name in ("features", "people")
+    )
+    return Merged(first.places + second.places, features, people)
 
 
 def _half_features(accounts: Accounts, row: int) -> Floats:
@@ -71,15 +88,14 @@ def _half_features(accounts: Accounts, row: int) -> Floats:
     return count_features(accounts.evidence(places), accounts.sessions.size[places])
 
 
-def _merged(accounts: Accounts, groups: list[Longs], alike: Floats, random: Random) -> tuple[Floats, Longs] | None:
-    """Features of merged accounts and how many people are behind each; None if there are too few to merge."""
+def _merged(accounts: Accounts, groups: list[Longs], alike: Floats, random: Random) -> Merged | None:
     if not groups:
         return None
     thinning = fitting_thinning(accounts, groups, alike, random)
     merged = list(merges(accounts, groups, thinning, MERGES, random))
     size = accounts.sessions.size
     features = [count_features(accounts.evidence(places), size[places]) for places, _ in merged]
-    return np.array(features), np.array([count for _, count in merged])
+    return Merged([places for places, _ in merged], np.array(features), np.array([count for _, count in merged]))
 
 
 def likeness(found: Floats) -> float:

@@ -1,0 +1,112 @@
+"""Who did what by the mixture of `mixture.py`, asked of many accounts; where evidence alone does better, by that.
+
+Shapes: A accounts, S sessions, F features, K people.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from lightgc2n.data.dataset import Longs
+from lightgc2n.evaluation.people import adjusted_rand, overlaps
+from lightgc2n.people.asking import _assigned, _counted, _described
+from lightgc2n.people.assigning import assign
+from lightgc2n.people.clustering import MOST_PEOPLE
+from lightgc2n.people.counting import (
+    FEATURES,
+    CountHead,
+    chances,
+    count_features,
+    decide,
+    fitting_caution,
+    learn_head,
+    plain_head,
+)
+from lightgc2n.people.describing import Sessions
+from lightgc2n.people.evidence import Learned, account_sessions, evidence, learn
+from lightgc2n.people.floors import Told
+from lightgc2n.people.merging import PRIOR, Merged, learn_count, merged_anew
+from lightgc2n.people.mixture import Account, Mixture
+from lightgc2n.people.points import Logs
+
+COMPARED = 400  # merged accounts of 2 to 4 people that decide between the two ways
+MOST_MERGED_SPLIT = 0.1  # of merged accounts of one person: these are those whose sessions are most alike
+Random = np.random.Generator
+
+
+def by_mixture(logs: Logs, count: Longs | None, random: Random, *, guarded: bool = False) -> Longs | Told:
+    """For each event its person by tastes and habits, beside the same evidence; the count from accounts merged anew.
+
+    Args:
+        guarded: only where the mixture tells the people of merged accounts apart better than evidence alone does.
+    """
+    training = logs.training or logs
+    learned = learn(training, random)
+    sessions = learned.described(training, learned.fold)
+    state = random.bit_generator.state  # what evidence alone would go on with
+    merged = merged_anew(sessions, learned.contrast, learned.fold, random) if guarded or count is None else None
+    mixture = Mixture.learn(training, learned, np.random.default_rng(0))
+    if guarded and (merged is None or not _mixture_wins(mixture, learned, sessions, merged)):
+        random.bit_generator.state = state
+        if count is not None:
+            return _assigned(learned, logs, count)
+        return _counted(learned, logs, learn_count(sessions, learned.contrast, learned.fold, random), count_features)
+    if count is not None:
+        return _mixed(mixture, learned, logs, count)
+    return _mixed(mixture, learned, logs, _mixture_head(mixture, learned, sessions, merged))
+
+
+def _account(mixture: Mixture, learned: Learned, sessions: Sessions, places: Longs, fold: int) -> Account:
+    return mixture.account(sessions, evidence(sessions, learned.contrast, places), places, fold)
+
+
+def _mixture_wins(mixture: Mixture, learned: Learned, sessions: Sessions, merged: Merged) -> bool:
+    """Whether it tells the people of accounts merged of 2 to 4 apart better, by the mean adjusted Rand index."""
+    gain = []
+    chosen = np.flatnonzero((merged.people >= 2) & (merged.people <= 4))[:COMPARED]
+    for place in chosen.tolist():
+        places, people = merged.places[place], int(merged.people[place])
+        owner, size = sessions.owner[places], sessions.size[places]
+        account = _account(mixture, learned, sessions, places, int(learned.fold[owner[0]]))
+        ways = mixture.assign(account, people, np.random.default_rng(0)), assign(account.evidence, size, people)
+        one_account, true = np.zeros(int(size.sum()), dtype=np.int64), np.repeat(owner, size)
+        tables = [overlaps(one_account, np.repeat(way.argmax(axis=1), size), true) for way in ways]
+        mixed, plain = (float(adjusted_rand(table)[0]) for table in tables)
+        gain.append(mixed - plain)
+    return bool(np.mean(gain) > 0) if gain else False
+
+
+def _mixture_head(mixture: Mixture, learned: Learned, sessions: Sessions, merged: Merged | None) -> CountHead:
+    """The features of the evidence, and what each further person explains, learned from merged accounts."""
+    if merged is None:
+        return plain_head(FEATURES + MOST_PEOPLE - 1)
+    more = [
+        mixture.count_features(
+            _account(mixture, learned, sessions, places, int(learned.fold[sessions.owner[places[0]]])),
+            np.random.default_rng(0),
+        )
+        for places in merged.places
+    ]
+    features = np.hstack([merged.features, np.array(more)])
+    head = learn_head(features, merged.people, PRIOR)
+    return replace(head, caution=fitting_caution(chances(head, features), merged.people, MOST_MERGED_SPLIT))
+
+
+def _mixed(mixture: Mixture, learned: Learned, logs: Logs, count: Longs | CountHead) -> Longs | Told:
+    """The people of the mixture, as many as are given or as the head counts."""
+    sessions = _described(learned, logs)
+    row = np.arange(logs.accounts) if logs.row is None else logs.row
+    person, number = np.zeros(len(sessions.owner), dtype=np.int64), np.ones(logs.accounts, dtype=np.int64)
+    likely = np.tile(np.eye(MOST_PEOPLE)[0], (logs.accounts, 1))
+    for owner, places in account_sessions(sessions):
+        account = _account(mixture, learned, sessions, places, int(learned.fold[row[owner]]))
+        if isinstance(count, CountHead):
+            features = [count_features(account.evidence, account.size)]
+            features.append(mixture.count_features(account, np.random.default_rng(0)))
+            likely[owner] = chances(count, np.concatenate(features)[None])[0]
+            number[owner] = decide(likely[[owner]], count.caution)[0]
+        else:
+            number[owner] = count[owner]
+        person[places] = mixture.assign(account, int(number[owner]), np.random.default_rng(0)).argmax(axis=1)
+    events = person[logs.session]
+    return Told(events, number, likely) if isinstance(count, CountHead) else events
