@@ -30,7 +30,8 @@ SINGLES = 0.2  # share of accounts that are taken to be one person's
 FEWEST_SESSIONS = 8  # of an account that is taken to be one person's
 MOST_SESSIONS = 150  # that are looked at together; pairs grow with the square
 PRIOR = np.array([0.28, 0.28, 0.2, 0.16, 0.08])  # how many people there are, as far as nothing else is known
-MERGES, TRIALS = 1000, 300
+MERGES, TRIALS = 1000, 300  # at most
+MERGES_A_SINGLE, TRIALS_A_SINGLE = 10, 3  # few singles, merged over and over, teach no more
 Random = np.random.Generator
 
 
@@ -92,7 +93,8 @@ def _merged(accounts: Accounts, groups: list[Longs], alike: Floats, random: Rand
     if not groups:
         return None
     thinning = fitting_thinning(accounts, groups, alike, random)
-    merged = list(merges(accounts, groups, thinning, MERGES, random))
+    singles = sum(map(len, groups))
+    merged = list(merges(accounts, groups, thinning, min(MERGES, MERGES_A_SINGLE * singles), random))
     size = accounts.sessions.size
     features = [count_features(accounts.evidence(places), size[places]) for places, _ in merged]
     return Merged([places for places, _ in merged], np.array(features), np.array([count for _, count in merged]))
@@ -142,7 +144,8 @@ def fitting_thinning(accounts: Accounts, groups: list[Longs], alike: Floats, ran
 
 
 def _merged_correlation(accounts: Accounts, groups: list[Longs], thinning: float, random: Random) -> float:
-    merged = [places for places, _ in merges(accounts, groups, thinning, TRIALS, random)]
+    trials = min(TRIALS, TRIALS_A_SINGLE * sum(map(len, groups)))
+    merged = [places for places, _ in merges(accounts, groups, thinning, trials, random)]
     alike = np.array([likeness(accounts.evidence(places[::2])) for places in merged])
     return rank_correlation(np.array([len(places) for places in merged]), alike)
 

@@ -20,7 +20,7 @@ from tests.training.killing import EPOCHS, plan_on
 
 ROOT = Path(__file__).parents[2]
 draw = random.Random(20)
-AT_RANDOM = [0.0, 0.0, *sorted(draw.uniform(0, EPOCHS - 1) for _ in range(8))]
+AT_RANDOM = [0.0, 0.0, *sorted(draw.uniform(0, EPOCHS - 1) for _ in range(4))]
 AT_FILES = ["rename run.json", "rename best.safetensors", "half last.safetensors", "rename metrics.jsonl"]
 
 
