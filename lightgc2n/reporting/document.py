@@ -39,6 +39,7 @@ class Series:
     y: tuple[float, ...]
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
+    style: int | None = None  # the place of its colour, where panels must agree; none: as it stands in the panel
 
 
 @dataclass(frozen=True)

@@ -245,9 +245,10 @@ def _bars(axes: "Axes", panel: Figure) -> None:
     for place, line in enumerate(panel.series):
         middle = [names.index(str(x)) if names else float(x) for x in line.x]
         at = [value + (place - (beside - 1) / 2) * thick * (beside > 1) for value in middle]
+        style = place if line.style is None else line.style
         look: dict[str, Any] = {
-            "color": style_of(place)["color"],
-            "hatch": HATCHES[place % len(HATCHES)],
+            "color": style_of(style)["color"],
+            "hatch": HATCHES[style % len(HATCHES)],
             "edgecolor": light("paper"),
             "linewidth": 0.5,
             "label": line.name,

@@ -200,7 +200,7 @@ def _picture(name: str, found: Found, dataset: str, protocol: str, groups: Seque
         "other models": [group for group in groups if not (_floor(group) or group.model.startswith(SUBJECT))],
         "floors, which only count": [group for group in groups if _floor(group)],
     }
-    series = tuple(_bars_of(kind, members) for kind, members in kinds.items() if members)
+    series = tuple(_bars_of(kind, members, place) for place, (kind, members) in enumerate(kinds.items()) if members)
     title = f"{dataset}, {PROTOCOLS[protocol]}"
     place = file_name(name, dataset, protocol)
     return Figure(place, title, "bars", "", f"{DECISIVE} in %", series, found.command(groups))
@@ -210,7 +210,7 @@ def _floor(group: Group) -> bool:
     return zoo.ZOO[group.model].is_floor
 
 
-def _bars_of(kind: str, groups: Sequence[Group]) -> Series:
+def _bars_of(kind: str, groups: Sequence[Group], style: int) -> Series:
     groups = sorted(groups, key=lambda group: -group.metric(DECISIVE))
     low, high = zip(*(group.intervals[DECISIVE] for group in groups), strict=True)
     return Series(
@@ -219,4 +219,5 @@ def _bars_of(kind: str, groups: Sequence[Group]) -> Series:
         tuple(100 * group.metric(DECISIVE) for group in groups),
         tuple(100 * bound for bound in low),
         tuple(100 * bound for bound in high),
+        style,
     )

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from lightgc2n.reporting.document import Cell, Section, Table
+from lightgc2n.reporting.drawing import saved
 from lightgc2n.reporting.measured import Key
+from lightgc2n.reporting.palette import style_of
 from lightgc2n.studies.catalogue import STUDIES
 from lightgc2n.studies.found import find, measured
 from lightgc2n.studies.report import headline
@@ -76,6 +78,22 @@ def test_models_that_were_asked_something_else_are_not_paired(tmp_path: Path) ->
     keys = list(measured(find(folder)))
     assert keys[0] == Key("both E", "last", "pi-net, two domains")
     assert measured(find(folder))[keys[0]][0].domains == 2
+
+
+def test_a_kind_of_model_has_one_colour_whatever_else_a_panel_shows(tmp_path: Path) -> None:
+    folder = tmp_path / "table1"
+    described(folder, ["E-lightgc2n", "V-sasrec", "V-recency"])
+    finished(folder, "E-lightgc2n-seed0", [1, 2])
+    finished(folder, "E-sasrec-seed0", [1, 2], model="sasrec")
+    for model in ("sasrec", "recency"):
+        finished(folder, f"V-{model}-seed0", [1, 2], model=model, source="V")
+    first, second = section(folder).figures[0].panels
+    assert [(line.name, line.style) for line in first.series] == [("LightGC²N and ours", 0), ("other models", 1)]
+    assert [(line.name, line.style) for line in second.series] == [("other models", 1), ("floors, which only count", 2)]
+    drawn = [saved([panel], "salt", "svg").decode() for panel in (first, second)]
+    blue, orange, green = (style_of(place)["color"] for place in range(3))
+    assert [colour in drawn[0] for colour in (blue, orange, green)] == [True, True, False]
+    assert [colour in drawn[1] for colour in (blue, orange, green)] == [False, True, True]
 
 
 @pytest.mark.parametrize(("experiment", "paper"), [("table1", "61.35"), ("ablation", "61.35")])
