@@ -74,8 +74,13 @@ def csv_text(table: Table) -> str:
         name for column, more in zip(table.columns, extra, strict=True) for name in (column, *_names(column, more))
     )
     for row in table.rows:
-        rows.writerow(value for cell, more in zip(row, extra, strict=True) for value in _values(cell, more))
+        rows.writerow(_settled(value) for cell, more in zip(row, extra, strict=True) for value in _values(cell, more))
     return file.getvalue()
+
+
+def _settled(value: object) -> object:
+    """A number to ten digits: the last ones of a sum depend on the number of threads."""
+    return f"{value:.10g}" if isinstance(value, float) else value
 
 
 def _extra(cells: tuple[Cell, ...]) -> tuple[str, ...]:

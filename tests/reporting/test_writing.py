@@ -176,6 +176,7 @@ def test_csv_has_values_intervals_and_marks(written: Path) -> None:
     }
     assert rows[2]["RC@5 mark"] == "impossible"
     assert csv_text(Table("t", "c", ("a", "b"), (), "cmd")) == "a,b\n"
+    assert csv_text(Table("t", "c", ("a",), ((Cell("0.3", 0.1 + 0.2),),), "cmd")) == "a\n0.3\n"  # not 0.30000000000000004
 
 
 def test_cells() -> None:
