@@ -34,7 +34,7 @@ METHODS: dict[str, Method] = {
     **FLOORS,
     "length-alone": Method(partial(by_examples, features=lengths, decay=1e-3), given=False, needs="examples"),
     "contrast": Method(by_contrast),
-    "mixture": Method(by_mixture),
+    "habits": Method(by_mixture),
     "chosen": Method(partial(by_mixture, guarded=True)),
     "contrast-taught": Method(by_examples, given=False, needs="examples"),
 }

@@ -35,10 +35,10 @@ def by_contrast(logs: Logs, count: Longs | None, random: Random) -> Longs | Told
     training = logs.training or logs
     learned = learn(training, random)
     if count is not None:
-        return _assigned(learned, logs, count)
+        return assigned(learned, logs, count)
     sessions = learned.described(training, learned.fold)
     head = learn_count(sessions, learned.contrast, learned.fold, random)
-    return _counted(learned, logs, head, count_features)
+    return counted(learned, logs, head, count_features)
 
 
 def by_examples(
@@ -53,11 +53,11 @@ def by_examples(
     """The same evidence, and the count as it is in accounts whose people are known."""
     learned = learn(logs.training or logs, random)
     if count is not None:
-        return _assigned(learned, logs, count)
+        return assigned(learned, logs, count)
     known, people = _features(learned, examples.logs, features), np.minimum(examples.people, MOST_PEOPLE)
     head = learn_head(known, people, decay=decay)
     head = replace(head, caution=fitting_caution(chances(head, known), people))
-    return _counted(learned, logs, head, features)
+    return counted(learned, logs, head, features)
 
 
 def lengths(evidence: Floats, size: Longs) -> Floats:
@@ -65,13 +65,13 @@ def lengths(evidence: Floats, size: Longs) -> Floats:
     return np.log([len(size), size.sum()])
 
 
-def _described(learned: Learned, logs: Logs) -> Sessions:
+def described(learned: Learned, logs: Logs) -> Sessions:
     row = np.arange(logs.accounts) if logs.row is None else logs.row
     return learned.described(logs, learned.fold[row])
 
 
 def _features(learned: Learned, logs: Logs, features: Features) -> Floats:
-    sessions = _described(learned, logs)
+    sessions = described(learned, logs)
     rows = [
         features(evidence(sessions, learned.contrast, places), sessions.size[places])
         for _, places in account_sessions(sessions)
@@ -79,8 +79,8 @@ def _features(learned: Learned, logs: Logs, features: Features) -> Floats:
     return np.array(rows)
 
 
-def _assigned(learned: Learned, logs: Logs, count: Longs) -> Longs:
-    sessions = _described(learned, logs)
+def assigned(learned: Learned, logs: Logs, count: Longs) -> Longs:
+    sessions = described(learned, logs)
     person = np.zeros(len(sessions.owner), dtype=np.int64)
     for account, places in account_sessions(sessions):
         found = evidence(sessions, learned.contrast, places)
@@ -88,8 +88,8 @@ def _assigned(learned: Learned, logs: Logs, count: Longs) -> Longs:
     return person[logs.session]
 
 
-def _counted(learned: Learned, logs: Logs, head: CountHead, features: Features) -> Told:
-    sessions = _described(learned, logs)
+def counted(learned: Learned, logs: Logs, head: CountHead, features: Features) -> Told:
+    sessions = described(learned, logs)
     person, count = np.zeros(len(sessions.owner), dtype=np.int64), np.ones(logs.accounts, dtype=np.int64)
     likely = np.tile(np.eye(MOST_PEOPLE)[0], (logs.accounts, 1))
     for account, places in account_sessions(sessions):

@@ -10,6 +10,7 @@ import numpy as np
 from lightgc2n.data.dataset import Longs
 from lightgc2n.people.assigning import assign, fits
 from lightgc2n.people.clustering import MOST_PEOPLE
+from lightgc2n.people.groups import softmax
 from lightgc2n.people.points import Floats
 
 SHARES = np.array([0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # of pairs that are one person's
@@ -102,11 +103,6 @@ def slopes(head: CountHead, rows: Floats, target: Floats, weight: Floats, decay:
 def chances(head: CountHead, features: Floats) -> Floats:
     """Of one person, of two ... behind each account [A, K]; rows sum to one."""
     return softmax(expanded(head, features) @ head.weights)
-
-
-def softmax(scores: Floats) -> Floats:
-    likely = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return likely / likely.sum(axis=1, keepdims=True)
 
 
 def expanded(head: CountHead, features: Floats) -> Floats:

@@ -1,6 +1,6 @@
 """Groups of items by what accounts hold together, and which groups are one person's, from training logs alone.
 
-Shapes: M items, E events, S sessions, A accounts, G groups, W width of a vector.
+Shapes: M items, E items that accounts hold, S sessions, A accounts, G groups, W width of a vector.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ CENTRE_STEPS, TOPIC_STEPS = 20, 60
 ACCOUNT_WEIGHT, ITEM_WEIGHT = 0.1, 0.01  # of a group in an account, of an item in a group, before anything is seen
 SHARPNESS = 8.0  # of the first groups: a cosine of 1 beats one of 0 by e⁸
 COMMON = 2.0  # times chance that two groups must meet in one person to go together
-SEED_WEIGHT = 1e-9
+NEAR, ALONE = 1e-9, 1e-9  # what is left to a start that is near another, and to a group that goes with none
 Random = np.random.Generator
 
 
@@ -38,7 +38,7 @@ def sphere_centres(vectors: Matrix, weight: Floats, number: int, random: Random)
     """k-means of vectors of length one: the mean direction of each group. Each next start is drawn far from all."""
     chosen = vectors[[random.choice(len(vectors), p=weight / weight.sum())]]
     for _ in range(number - 1):
-        far = np.maximum(1 - (vectors @ chosen.T).max(axis=1), 0) * weight + SEED_WEIGHT
+        far = np.maximum(1 - (vectors @ chosen.T).max(axis=1), 0) * weight + NEAR
         chosen = np.vstack([chosen, vectors[random.choice(len(vectors), p=far / far.sum())]])
     for _ in range(CENTRE_STEPS):
         total = sums_at((vectors @ chosen.T).argmax(axis=1), vectors * weight[:, None], number)
@@ -94,6 +94,8 @@ def going_together(counts: Floats, owner: Longs) -> Floats:
         owner: the account of each session.
     """
     kept = counts.sum(axis=1) > 0
+    if not kept.any():
+        return np.eye(counts.shape[1])
     share, owner = counts[kept] / counts[kept].sum(axis=1, keepdims=True), owner[kept]
     others = np.maximum(np.bincount(owner) - 1, 1)[:, None]
     accounts = sums_at(owner, share, len(others))
@@ -101,5 +103,5 @@ def going_together(counts: Floats, owner: Longs) -> Floats:
     pairs /= np.maximum(pairs.sum(axis=1, keepdims=True), 1e-9)
     chance = share.mean(axis=0)
     same = (pairs - (1 - SHARE) * chance) / SHARE
-    above = np.maximum(same - COMMON * chance, 0) + SEED_WEIGHT * np.eye(len(chance))
+    above = np.maximum(same - COMMON * chance, 0) + ALONE * np.eye(len(chance))
     return above / above.sum(axis=1, keepdims=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from lightgc2n.data.dataset import Longs
 from lightgc2n.evaluation.people import adjusted_rand, overlaps
-from lightgc2n.people.asking import _assigned, _counted, _described
+from lightgc2n.people.asking import assigned, counted, described
 from lightgc2n.people.assigning import assign
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.counting import (
@@ -45,12 +45,13 @@ def by_mixture(logs: Logs, count: Longs | None, random: Random, *, guarded: bool
     sessions = learned.described(training, learned.fold)
     state = random.bit_generator.state  # what evidence alone would go on with
     merged = merged_anew(sessions, learned.contrast, learned.fold, random) if guarded or count is None else None
-    mixture = Mixture.learn(training, learned, np.random.default_rng(0))
-    if guarded and (merged is None or not _mixture_wins(mixture, learned, sessions, merged)):
+    unproven = guarded and merged is None
+    mixture = None if unproven else Mixture.learn(training, learned, np.random.default_rng(0))
+    if mixture is None or (guarded and merged is not None and not _mixture_wins(mixture, learned, sessions, merged)):
         random.bit_generator.state = state
         if count is not None:
-            return _assigned(learned, logs, count)
-        return _counted(learned, logs, learn_count(sessions, learned.contrast, learned.fold, random), count_features)
+            return assigned(learned, logs, count)
+        return counted(learned, logs, learn_count(sessions, learned.contrast, learned.fold, random), count_features)
     if count is not None:
         return _mixed(mixture, learned, logs, count)
     return _mixed(mixture, learned, logs, _mixture_head(mixture, learned, sessions, merged))
@@ -94,7 +95,7 @@ def _mixture_head(mixture: Mixture, learned: Learned, sessions: Sessions, merged
 
 def _mixed(mixture: Mixture, learned: Learned, logs: Logs, count: Longs | CountHead) -> Longs | Told:
     """The people of the mixture, as many as are given or as the head counts."""
-    sessions = _described(learned, logs)
+    sessions = described(learned, logs)
     row = np.arange(logs.accounts) if logs.row is None else logs.row
     person, number = np.zeros(len(sessions.owner), dtype=np.int64), np.ones(logs.accounts, dtype=np.int64)
     likely = np.tile(np.eye(MOST_PEOPLE)[0], (logs.accounts, 1))

@@ -8,6 +8,7 @@ Shapes: N sessions of one account, K people, B starts, G groups or days, Z kinds
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -38,6 +39,11 @@ class Account:
     spread: Floats  # [N, G] the same as they count for a person, who has what goes together with them
     weekday: Floats | None  # [N, 7] one at the day of the week; none where times are not known
     hours: Floats | None  # [N, Z] log chance of the hour for each kind; none where times do not tell the hour
+
+    @cached_property
+    def ratios(self) -> Floats:
+        """p_same / p_other of each pair; a session is no evidence about itself."""
+        return np.exp(self.evidence) - np.eye(len(self.size))
 
 
 @dataclass(frozen=True)
@@ -107,9 +113,8 @@ class Mixture:
     def step(self, account: Account, belongs: Floats) -> Floats:
         """The shares of each session [B, N, K], given those of the others."""
         mass = belongs * np.sqrt(account.size)[:, None]
-        ratios = np.exp(account.evidence) - np.eye(len(account.size))  # a session is no evidence about itself
         score = np.log(belongs.sum(axis=1, keepdims=True) - belongs + ACTIVITY)
-        score += np.log((ratios @ mass + 1) / (mass.sum(axis=1, keepdims=True) - mass + 1))
+        score += np.log((account.ratios @ mass + 1) / (mass.sum(axis=1, keepdims=True) - mass + 1))
         score += counts_score(belongs, account.taste, account.spread, TASTE)
         if account.weekday is not None:
             score += counts_score(belongs, account.weekday, account.weekday, WEEKDAYS)
@@ -148,7 +153,10 @@ def counts_score(belongs: Floats, counts: Floats, spread: Floats, weight: float)
     total = np.swapaxes(belongs, 1, 2) @ spread  # [B, K, G]
     own = belongs[:, row] * spread[row, column][:, None]
     rest = np.maximum(np.swapaxes(total[:, :, column], 1, 2) - own, 0) + weight
-    gain = np.eye(len(counts))[:, row] @ (log_gamma(rest + counts[row, column][:, None]) - log_gamma(rest))
+    terms = log_gamma(rest + counts[row, column][:, None]) - log_gamma(rest)
+    gain, first = np.zeros_like(belongs), np.flatnonzero(np.diff(row, prepend=-1))
+    if len(row):
+        gain[:, row[first]] = np.add.reduceat(terms, first, axis=1)
     size, mass = counts.sum(axis=1)[:, None], spread.sum(axis=1)[:, None]
     rest = np.maximum(total.sum(axis=2)[:, None] - belongs * mass, 0) + weight * counts.shape[1]
     return gain - (log_gamma(rest + size) - log_gamma(rest))

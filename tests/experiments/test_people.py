@@ -16,12 +16,12 @@ from lightgc2n.data.members import Members, load_members
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.experiments import people
 from lightgc2n.experiments.latent import affinity, latent_methods, ownership
-from lightgc2n.experiments.people import Identified, IdentifyOptions, identify, known_people, shown_logs
+from lightgc2n.experiments.people import METHODS, Identified, IdentifyOptions, identify, known_people, shown_logs
 from lightgc2n.experiments.people_plots import write_reliability
 from lightgc2n.experiments.people_tables import markdown, write_identified
 from lightgc2n.experiments.single import train_run
 from lightgc2n.people.asking import Examples
-from lightgc2n.people.floors import Method
+from lightgc2n.people.floors import FLOORS, Method
 from lightgc2n.people.points import Logs
 from lightgc2n.training.runs import RunPlan, load_run
 from lightgc2n.training.steps import TrainingConfig
@@ -62,6 +62,10 @@ def tiny(labels: str = "abacd") -> tuple[Dataset, Members]:
     return data, Members(
         [f"h-{name}" for name in names], np.array([names.index(one) for one in labels], dtype=np.int32)
     )
+
+
+def test_no_floor_is_hidden_by_another_method() -> None:
+    assert all(METHODS[name] is floor for name, floor in FLOORS.items())
 
 
 def test_every_method_is_asked_in_its_tables(found: Identified) -> None:

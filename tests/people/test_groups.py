@@ -68,6 +68,20 @@ def test_what_meets_by_chance_does_not_go_together() -> None:
     assert found == pytest.approx(np.eye(4)[[1, 0, 3, 2]], abs=1e-6)
 
 
+def test_what_meets_a_little_oftener_than_by_chance_does_not_either() -> None:
+    # Two accounts have groups 0 and 1, one has 0 and 2: 0 meets 1 in 2/3 of its pairs, and 1 is 1/3 of all sessions.
+    counts, owner = np.eye(3)[[0, 1, 0, 1, 0, 2]], np.array([0, 0, 1, 1, 2, 2])
+    # One person's: 2 · 2/3 - 1/3 = 1, above twice the chance by 1/3; 2: 2 · 1/3 - 1/6 = 1/2, above by 1/6.
+    assert going_together(counts, owner)[0] == pytest.approx([0, 2 / 3, 1 / 3], abs=1e-6)
+    more, theirs = np.vstack([counts, np.eye(3)[[2, 2]]]), np.append(owner, [3, 3])
+    # Now 2 is 3/8 of all: 2 · 1/3 - 3/8 = 7/24 is less than twice its chance. 1 is 1/4: 2 · 2/3 - 1/4 - 1/2 > 0.
+    assert going_together(more, theirs)[0] == pytest.approx([0, 1, 0], abs=1e-6)
+
+
+def test_without_any_session_every_group_is_alone() -> None:
+    assert going_together(np.zeros((0, 3)), np.zeros(0, dtype=np.int64)).tolist() == np.eye(3).tolist()
+
+
 def test_a_group_that_meets_nothing_goes_with_itself() -> None:
     counts, owner = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]), np.array([0, 0, 1])
     assert going_together(counts, owner) == pytest.approx(np.eye(2))

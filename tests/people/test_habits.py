@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lightgc2n.people.habits import calendar, hours_by_kind
+from lightgc2n.people.sessions import DAY, HOUR
 
 
 def test_the_calendar_by_hand() -> None:
@@ -12,6 +13,11 @@ def test_the_calendar_by_hand() -> None:
     assert hour.tolist() == [18, 0]
     assert weekend.tolist() == [0, 1]
     assert weekday.tolist() == [3, 5]
+
+
+def test_whole_hours_stay_themselves() -> None:
+    begun = (19000 * DAY + np.arange(24) * HOUR) / DAY
+    assert calendar(begun)[0].tolist() == list(range(24))
 
 
 def test_planted_kinds_are_found() -> None:

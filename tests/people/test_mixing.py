@@ -1,10 +1,14 @@
-"""The mixture asked of many accounts: better than evidence alone where people have habits, and left where it is not."""
+"""The mixture asked of many accounts: people found and counted, and the better of two ways taken."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from lightgc2n.people import merging, mixing
 from lightgc2n.people.asking import by_contrast
+from lightgc2n.people.counting import chances, decide
+from lightgc2n.people.evidence import learn
 from lightgc2n.people.floors import Told
 from lightgc2n.people.mixing import by_mixture
 from lightgc2n.people.mixture import Mixture
@@ -41,12 +45,56 @@ def test_the_count_is_learned_from_merged_accounts(monkeypatch: pytest.MonkeyPat
 def test_the_better_way_is_taken(monkeypatch: pytest.MonkeyPatch, given: bool, wins: bool) -> None:
     monkeypatch.setattr(mixing, "_mixture_wins", lambda *_: wins)
     logs, people = town(60, longer=False)
-    shown, count = asked(logs, [3, 7, 11]), people[[3, 7, 11]] if given else None
+    some = list(range(0, 60, 3))
+    shown, count = asked(logs, some), people[some] if given else None
     chosen = by_mixture(shown, count, np.random.default_rng(0), guarded=True)
-    other = (by_mixture if wins else by_contrast)(shown, count, np.random.default_rng(0))
-    assert type(chosen) is type(other)
-    people_of = [way.person if isinstance(way, Told) else way for way in (chosen, other)]
-    assert np.array_equal(*people_of)
+    ways = [way(shown, count, np.random.default_rng(0)) for way in (by_contrast, by_mixture)]
+    found, plain, mixed = (way.person if isinstance(way, Told) else way for way in (chosen, *ways))
+    assert not np.array_equal(plain, mixed)
+    assert np.array_equal(found, mixed if wins else plain)
+
+
+def test_an_account_never_shapes_what_describes_it() -> None:
+    logs, _ = town(60, longer=False)
+    changed = logs.items.copy()
+    changed[logs.account == 7] = np.random.default_rng(1).integers(120, size=int((logs.account == 7).sum()))
+    pair = logs, replace(logs, items=changed)
+    first, second = (Mixture.learn(one, learn(one, np.random.default_rng(0)), np.random.default_rng(0)) for one in pair)
+    fold = learn(logs, np.random.default_rng(0)).fold[7]
+    assert np.array_equal(first.group[fold], second.group[fold])
+    assert first.together[fold] == pytest.approx(second.together[fold])
+    assert not all(np.array_equal(*groups) for groups in zip(first.group, second.group, strict=True))
+
+
+def test_a_tenth_of_the_merged_singles_is_split_at_most() -> None:
+    logs, _ = town(60, longer=False)
+    learned = learn(logs, np.random.default_rng(0))
+    sessions = learned.described(logs, learned.fold)
+    merged = merging.merged_anew(sessions, learned.contrast, learned.fold, np.random.default_rng(0))
+    assert merged is not None
+    mixture = Mixture.learn(logs, learned, np.random.default_rng(0))
+    head = mixing._mixture_head(mixture, learned, sessions, merged)
+    features = [
+        np.append(own, mixture.count_features(mixing._account(mixture, learned, sessions, places, fold), start))
+        for own, places, fold, start in zip(
+            merged.features,
+            merged.places,
+            [int(learned.fold[sessions.owner[places[0]]]) for places in merged.places],
+            [np.random.default_rng(0) for _ in merged.places],
+            strict=True,
+        )
+    ]
+    said = decide(chances(head, np.array(features)), head.caution)
+    assert (said[merged.people == 1] > 1).mean() <= mixing.MOST_MERGED_SPLIT
+
+
+def test_with_one_account_there_is_one_person() -> None:
+    logs, _ = world(1)
+    for guarded in (False, True):
+        told = by_mixture(logs, None, np.random.default_rng(0), guarded=guarded)
+        assert isinstance(told, Told)
+        assert told.count.tolist() == [1]
+        assert np.isfinite(told.chances).all()
 
 
 def test_which_is_better_is_asked_of_merged_accounts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,15 @@ def test_without_times_tastes_alone_decide() -> None:
     assert len(set(zip(found.tolist(), person.tolist(), strict=True))) == 2
 
 
+def test_the_first_start_is_what_evidence_alone_says() -> None:
+    mixture, account, person = planted()
+    alike = np.where(person[:, None] == person, 3.0, -3.0) * (1 - np.eye(len(person)))
+    nothing = np.zeros_like(account.taste)
+    known = Account(alike, account.size, nothing, nothing, None, None)
+    found = mixture.assign(known, 2, np.random.default_rng(0), starts=1).argmax(axis=1)
+    assert len(set(zip(found.tolist(), person.tolist(), strict=True))) == 2
+
+
 def test_a_step_is_the_slow_loop() -> None:
     mixture, account, _ = planted(6)
     random = np.random.default_rng(3)
