@@ -27,7 +27,7 @@ from lightgc2n.people.evidence import Learned, account_sessions, evidence, learn
 from lightgc2n.people.floors import Told
 from lightgc2n.people.merging import PRIOR, Merged, learn_count, merged_anew
 from lightgc2n.people.mixture import Account, Mixture
-from lightgc2n.people.points import Logs
+from lightgc2n.people.points import Floats, Logs
 
 COMPARED = 400  # merged accounts of 2 to 4 people that decide between the two ways
 MOST_MERGED_SPLIT = 0.1  # of merged accounts of one person: these are those whose sessions are most alike
@@ -81,16 +81,19 @@ def _mixture_head(mixture: Mixture, learned: Learned, sessions: Sessions, merged
     """The features of the evidence, and what each further person explains, learned from merged accounts."""
     if merged is None:
         return plain_head(FEATURES + MOST_PEOPLE - 1)
-    more = [
-        mixture.count_features(
-            _account(mixture, learned, sessions, places, int(learned.fold[sessions.owner[places[0]]])),
-            np.random.default_rng(0),
-        )
-        for places in merged.places
-    ]
-    features = np.hstack([merged.features, np.array(more)])
+    features = _merged_features(mixture, learned, sessions, merged)
     head = learn_head(features, merged.people, PRIOR)
     return replace(head, caution=fitting_caution(chances(head, features), merged.people, MOST_MERGED_SPLIT))
+
+
+def _merged_features(mixture: Mixture, learned: Learned, sessions: Sessions, merged: Merged) -> Floats:
+    folds = [int(learned.fold[sessions.owner[places[0]]]) for places in merged.places]  # merged accounts share one
+    # One account at a time: the evidence about all their pairs would not fit.
+    more = [
+        mixture.count_features(_account(mixture, learned, sessions, places, fold), np.random.default_rng(0))
+        for places, fold in zip(merged.places, folds, strict=True)
+    ]
+    return np.hstack([merged.features, np.array(more)])
 
 
 def _mixed(mixture: Mixture, learned: Learned, logs: Logs, count: Longs | CountHead) -> Longs | Told:

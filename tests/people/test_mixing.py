@@ -74,17 +74,8 @@ def test_a_tenth_of_the_merged_singles_is_split_at_most() -> None:
     assert merged is not None
     mixture = Mixture.learn(logs, learned, np.random.default_rng(0))
     head = mixing._mixture_head(mixture, learned, sessions, merged)
-    features = [
-        np.append(own, mixture.count_features(mixing._account(mixture, learned, sessions, places, fold), start))
-        for own, places, fold, start in zip(
-            merged.features,
-            merged.places,
-            [int(learned.fold[sessions.owner[places[0]]]) for places in merged.places],
-            [np.random.default_rng(0) for _ in merged.places],
-            strict=True,
-        )
-    ]
-    said = decide(chances(head, np.array(features)), head.caution)
+    features = mixing._merged_features(mixture, learned, sessions, merged)
+    said = decide(chances(head, features), head.caution)
     assert (said[merged.people == 1] > 1).mean() <= mixing.MOST_MERGED_SPLIT
 
 
