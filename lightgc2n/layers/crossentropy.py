@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lightgc2n.layers.gpu import has_kernels
+
 BLOCK_BYTES = {"cpu": 2 * 2**20, "cuda": 256 * 2**20}
 
 
@@ -63,11 +65,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             if columns is not None and values is not None:
                 logits.scatter_add_(1, columns[part], values[part])
             own = logits.gather(1, right)
-            highest = logits.amax(dim=1, keepdim=True)
-            shares = logits.sub_(highest).exp_()
-            total = shares.sum(dim=1, keepdim=True)
-            loss += (weight * (total.log() + highest - own)).sum()
-            shares.mul_(weight / total).scatter_add_(1, right, -weight)  # now the gradient of each logit
+            log_total, shares = _gradients(logits, right, weight)
+            loss += (weight * (log_total - own)).sum()
             torch.mm(shares, classes, out=to_questions[part])
             to_classes.addmm_(shares.T, asked)
             if to_bias is not None:
@@ -83,3 +82,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
         scale = gradients[0]
         to_bias, to_values = (found if found is None else found * scale for found in others)
         return to_questions * scale, to_classes * scale, None, None, to_bias, None, to_values
+
+
+def _gradients(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """log Σ_j exp(l_ij) of each row, and the gradient of each logit, in its place."""
+    if has_kernels(logits):
+        from lightgc2n.layers.kernels import softmax
+
+        log_total = softmax.log_totals(logits)
+        return log_total, softmax.become_gradients(logits, log_total, target, weight)
+    highest = logits.amax(dim=1, keepdim=True)
+    shares = logits.sub_(highest).exp_()
+    total = shares.sum(dim=1, keepdim=True)
+    return total.log() + highest, shares.mul_(weight / total).scatter_add_(1, target, -weight)

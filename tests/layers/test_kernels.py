@@ -181,3 +181,19 @@ def test_alignment(people: int, width: int) -> None:
     copied = copied.to(DEVICE)
     _, rows = align(items.to(DEVICE), copied.bases, copied.mix.weight, copied.norm, 0.01)
     assert_close(rows.cpu(), plain(items)[1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("rows", "classes"), [(1, 1), (3, 7), (5, 4096), (4, 9001)])
+def test_gradients_of_logits(rows: int, classes: int) -> None:
+    from lightgc2n.layers.kernels.softmax import become_gradients, log_totals
+
+    logits, weight = 5 * normal(rows, classes), normal(rows, 1, seed=2).abs()
+    logits[0] += 1000  # nothing overflows
+    target = torch.arange(rows)[:, None] % classes
+    wanted = (logits.softmax(dim=1) - torch.zeros_like(logits).scatter(1, target, 1.0)) * weight
+    there = logits.to(DEVICE, copy=True)
+    total = log_totals(there)
+    assert_close(total.cpu(), logits.logsumexp(dim=1, keepdim=True))
+    assert_close(
+        become_gradients(there, total, target.to(DEVICE), weight.to(DEVICE)).cpu(), wanted, rtol=1e-3, atol=1e-6
+    )
