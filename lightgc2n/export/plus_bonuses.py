@@ -89,7 +89,7 @@ def coded(counts: Any, codes: int) -> tuple[Any, Any]:
     """A code for each count, and the counts that codes stand for: all of them if they are few, else the nearest."""
     values = np.unique(counts)
     if len(values) > codes:  # evenly on a logarithmic scale, which is how a count becomes a bonus
-        values = np.unique(np.exp(np.linspace(0, np.log(values[-1]), codes)).astype(np.float32))
+        values = np.unique(np.exp(np.linspace(np.log(values[0]), np.log(values[-1]), codes)).astype(np.float32))
     bounds = np.sqrt(values[1:] * values[:-1])
     return np.searchsorted(bounds, counts).astype(np.uint8), values.astype(np.float32)
 

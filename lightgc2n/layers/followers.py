@@ -27,9 +27,15 @@ class Followers(nn.Module):
     leaving: Float[Tensor, "M"]  # how often an item was followed by anything
 
     def __init__(
-        self, columns: Int[Tensor, "M K"], counts: Float[Tensor, "M K"], leaving: Float[Tensor, "M"], newest: int
+        self,
+        columns: Int[Tensor, "M K"],
+        counts: Float[Tensor, "M K"],
+        leaving: Float[Tensor, "M"],
+        newest: int,
+        reach: int = 1,
     ) -> None:
         super().__init__()
+        self.reach = min(reach, newest)
         for name, table in (("columns", columns), ("counts", counts), ("leaving", leaving)):
             self.register_buffer(name, table)
         self.weight = nn.Parameter(torch.tensor([0.5] + [0.1] * (newest - 1)))
@@ -54,20 +60,24 @@ class Followers(nn.Module):
         """
         columns, counts, leaving = self.columns[events], self.counts[events], self.leaving[events]
         if target is not None:
-            asked = events == events[:, :1]  # the newest item may stand among the newest events more than once
-            own = asked[..., None] & (columns == target[:, None, None]) & (counts > 0)
-            counts, leaving = counts - own.float(), leaving - asked.float()
+            # An item may stand among the newest events more than once: all its steps to the target are left out.
+            same = events[:, :, None] == events[:, None, : self.reach]
+            step = known[:, : self.reach] / torch.arange(1, self.reach + 1, device=known.device)
+            asked = (same * step[:, None]).sum(dim=-1)
+            own = asked[..., None] * ((columns == target[:, None, None]) & (counts > 0))
+            counts, leaving = counts - own, leaving - asked
         share = counts / (leaving + self.shrinking.exp())[..., None]
         weight = (self.weight + self.person * like) * known
         bonus = weight[..., None] * torch.log1p(share / self.floor.exp()[:, None])
         return columns.flatten(1).long(), bonus.flatten(1)
 
 
-def count_followers(train: Training, kept: int) -> dict[str, Tensor]:
+def count_followers(train: Training, kept: int, reach: int = 1) -> dict[str, Tensor]:
     """The tables of `Followers`; of equally frequent followers the lower number is kept."""
-    before, after, _ = steps_within(train, 1)
-    leaving = np.bincount(before, minlength=train.items).astype(np.float32)
-    steps, times = np.unique(before * train.items + after, return_counts=True)
+    before, after, weight = steps_within(train, reach)
+    leaving = np.bincount(before, weight, minlength=train.items).astype(np.float32)
+    steps, place = np.unique(before * train.items + after, return_inverse=True)
+    times = np.bincount(place, weight)
     before, after = steps // train.items, steps % train.items
     order = np.lexsort((after, -times, before))
     before, after, times = before[order], after[order], times[order]

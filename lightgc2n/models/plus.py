@@ -49,6 +49,9 @@ class PlusConfig:
     )
     newest: int = setting(5, at_least=1, help="Newest events whose followers count.")
     followers: int = setting(64, at_least=1, help="Most frequent followers kept for each item.")
+    reach: int = setting(
+        1, at_least=1, at_most=20, help="Steps up to which an item counts as a follower, by 1 / steps."
+    )
     trending: int = setting(128, at_least=1, help="Most frequent items of late that are kept, where times are known.")
     hidden: int = setting(16, at_least=1, help="Hidden width of the memory.")
     max_length: int = setting(100, at_least=1, help="Newest events that are read; longer logs train in windows.")

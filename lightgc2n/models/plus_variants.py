@@ -22,7 +22,7 @@ def _full(config: PlusConfig, tables: Tables) -> Parts:
     return Parts(
         SamePerson(config.views, config.latent_users, config.width),
         PersonState(config.width, config.views, config.max_length, config.dropout),
-        Followers(tables["columns"], tables["counts"], tables["leaving"], config.newest),
+        Followers(tables["columns"], tables["counts"], tables["leaving"], config.newest, config.reach),
         Memory(len(tables["leaving"]), config.hidden),
         _trends(tables),
     )
@@ -71,7 +71,7 @@ def build_plus(name: str, config: PlusConfig, train: Training) -> LightGC2NPlus:
     popularity = torch.from_numpy(np.asarray(train.popularity, dtype=np.float32))
     favoured = popularity.log1p() - popularity.mean().log1p()
     longest = int(np.diff(train.offsets).max(initial=0))
-    tables = {"favoured": favoured, **count_followers(train, config.followers)}
+    tables = {"favoured": favoured, **count_followers(train, config.followers, min(config.reach, config.newest))}
     tables |= {f"trends.{part}": table for part, table in (count_trends(train, config.trending) or {}).items()}
     model = LightGC2NPlus(config, favoured, longest, PLUS_VARIANTS[name](config, tables))
     model.learned.copy_(popularity > 0)

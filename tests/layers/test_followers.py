@@ -78,3 +78,26 @@ def test_events_that_are_not_there_add_nothing() -> None:
 @pytest.mark.parametrize("target", [None, tensor([1])])
 def test_without_followers_nothing_is_added(target: torch.Tensor | None) -> None:
     assert not NoFollowers()(tensor([[0, 1]]), torch.ones(1, 2), torch.ones(1, 2), target)[1].any()
+
+
+def test_followers_up_to_two_steps_on_count_by_half() -> None:
+    found = count_followers(training_of(LOGS, items=4), kept=3, reach=2)
+    # Two steps on: 0 to 0 twice, 1 to 1 once, 0 to 1 once, each a half.
+    assert found["columns"].tolist() == [[1, 0, 2], [0, 1, 0], [1, 0, 0], [0, 0, 0]]
+    assert found["counts"].tolist() == [[3.5, 1, 1], [2, 0.5, 0], [1, 0, 0], [0, 0, 0]]
+    assert found["leaving"].tolist() == [5.5, 2.5, 1, 0]
+
+
+def test_no_step_to_the_target_is_counted_however_far_it_reaches() -> None:
+    whole = count_followers(training_of(LOGS, items=4), kept=3, reach=2)
+    without = count_followers(
+        training_of([[0, 1, 0], *LOGS[1:]], items=4), kept=3, reach=2
+    )  # the first log's last item
+    layer, blind = (Followers(**tables, newest=3, reach=2) for tables in (whole, without))
+    events, like, known = tensor([[0, 1, 0]]), torch.ones(1, 3), torch.ones(1, 3)  # newest first
+    asked = _totals(layer(events, like, known, target=tensor([1])))
+    assert_close(asked, _totals(blind(events, like, known)))
+
+
+def _totals(found: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    return torch.zeros(1, 4).scatter_add(1, *found)
