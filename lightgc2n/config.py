@@ -4,6 +4,7 @@ A field made by `setting` holds everything that is said about it: type, default,
 """
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -13,6 +14,7 @@ from typing import Any, TypeVar, get_type_hints
 from lightgc2n.errors import SettingError
 
 Settings = TypeVar("Settings")
+LARGEST_SEED = 2**32 - 1  # that every generator of random numbers takes
 
 
 def setting(
@@ -86,10 +88,11 @@ def _checked(field: "dataclasses.Field[Any]", kind: Any, value: Any, where: str)
     if type(value) is not kind:
         raise SettingError(f"{where}: {field.name} must be {kind.__name__}, found {value!r}.")
     low, high, choices = (field.metadata.get(bound) for bound in ("at_least", "at_most", "choices"))
-    # Written so that NaN, which compares false with everything, is refused too.
-    if low is not None and not value >= low:
+    if kind is float and not math.isfinite(value):
+        raise SettingError(f"{where}: {field.name} must be a finite number, found {value!r}.")
+    if low is not None and value < low:
         raise SettingError(f"{where}: {field.name} must be at least {low}, found {value!r}.")
-    if high is not None and not value <= high:
+    if high is not None and value > high:
         raise SettingError(f"{where}: {field.name} must be at most {high}, found {value!r}.")
     if choices is not None and value not in choices:
         raise SettingError(f"{where}: {unknown_name(f'value of {field.name}', value, choices)}")

@@ -123,7 +123,7 @@ def choose_models(wanted: str) -> list[str]:
 def entry_of(name: str) -> Entry:
     """The entry so called."""
     if name not in ZOO:
-        raise SettingError(f"--models: {unknown_name('model', name, [*ZOO, 'floors', 'all'])}")
+        raise SettingError(unknown_name("model", name, ZOO))
     return ZOO[name]
 
 

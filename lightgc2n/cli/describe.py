@@ -11,7 +11,7 @@ from rich.text import Text
 
 from lightgc2n.cli.options import DatasetFolder, Json
 from lightgc2n.cli.printing import print_json, print_table
-from lightgc2n.data.dataset import load_dataset
+from lightgc2n.data.dataset import load_dataset, verify_dataset
 from lightgc2n.data.files import refuse_existing
 from lightgc2n.data.members import load_members
 from lightgc2n.data.statistics import statistics
@@ -31,6 +31,7 @@ def describe(
     if plots is not None:
         refuse_existing(plots, force, option="--plots")  # before the counting, which may take a while
     dataset = load_dataset(folder)
+    verify_dataset(folder)
     numbers = statistics(dataset, load_members(folder))
     if plots is not None:
         from lightgc2n.data.plots import write_plots

@@ -7,7 +7,7 @@ import typer
 
 from lightgc2n.cli.options import Json
 from lightgc2n.cli.printing import print_json
-from lightgc2n.errors import SettingError
+from lightgc2n.errors import DataError, SettingError
 from lightgc2n.progress import say
 
 
@@ -23,14 +23,18 @@ def forget(
     """
     if data is None and bundle is None:
         raise SettingError("nothing to forget it in. Give --data DIR, --bundle BUNDLE or both.")
-    found: dict[str, str] = {}
-    if data is not None:
-        from lightgc2n.data.forgetting import forget_in_dataset
+    from lightgc2n.data.forgetting import dataset_holds, forget_in_dataset
+    from lightgc2n.recommending.forgetting import bundle_holds, forget_in_bundle
 
+    # Both are looked at before either is changed; where it is gone already, as after a broken try, only one is.
+    in_data = data is not None and dataset_holds(data, account)
+    in_bundle = bundle is not None and bundle_holds(bundle, account)
+    if not in_data and not in_bundle:
+        raise DataError(f"{' and '.join(str(one) for one in (data, bundle) if one)}: no account {account!r} is there.")
+    found = {str(one): "it is not there" for one in (data, bundle) if one is not None}
+    if data is not None and in_data:
         found[str(data)] = f"forgotten; the dataset now has checksum {forget_in_dataset(data, account)['checksum']}"
-    if bundle is not None:
-        from lightgc2n.recommending.forgetting import forget_in_bundle
-
+    if bundle is not None and in_bundle:
         forget_in_bundle(bundle, account)
         found[str(bundle)] = "forgotten"
     if json:

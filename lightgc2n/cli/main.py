@@ -73,8 +73,16 @@ def main() -> None:
         _fail(f"{problem.filename or 'system'}: {problem.strerror}.", 2)
     except MemoryError as problem:
         _fail(f"not enough memory: {problem}.", 2)
+    except RuntimeError as problem:
+        first = str(problem).partition("\n")[0].rstrip(".")
+        if "allocate memory" not in first and "out of memory" not in first:
+            raise
+        _fail(f"not enough memory: {first}. Choose smaller settings, such as the width or the batch.", 2)
     except _StoppedError:
-        _fail("stopped; nothing half-written was left behind.", 130)
+        _fail(
+            "stopped; nothing half-written was left behind. The same command starts again, or goes on training.",
+            130,
+        )
 
 
 def _fail(message: str, exit_code: int) -> NoReturn:

@@ -1,12 +1,17 @@
 """Options that mean the same in every command."""
 
+import csv
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lightgc2n.config import LARGEST_SEED
+
 DatasetFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A prepared dataset (made by import or generate).")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Everything random follows from this number.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=LARGEST_SEED, help="Everything random follows from this number.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace what stands at --out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A TOML file with settings.")]
@@ -16,7 +21,9 @@ Overrides = Annotated[
 History = Annotated[
     str | None,
     typer.Option(
-        "--history", metavar="ID,ID,...", help="Items, oldest first: of someone new, or in place of --account's own."
+        "--history",
+        metavar="ID,ID,...",
+        help="Items, oldest first: of someone new, or in place of --account's own. Quote an id that has a comma.",
     ),
 ]
 Times = Annotated[
@@ -26,5 +33,5 @@ Times = Annotated[
 
 
 def split_ids(text: str | None) -> list[str] | None:
-    """What stands between commas."""
-    return None if text is None else [part for part in text.split(",") if part]
+    """What stands between commas; an id with a comma of its own stands in double quotes, as in CSV."""
+    return None if text is None else [part for part in next(csv.reader([text]), []) if part]

@@ -102,11 +102,15 @@ def _show(found: "AccountPeople", named: Named) -> None:
     print_table(_people_table(found.people, named))
     print_table(_lists_table(found, named))
     if any(person.active for person in found.people):
-        typer.echo("Hours and days are by the clock of the log.")
+        typer.echo("Hours and days are by the clock of the log, by UTC where its times name a time zone.")
 
 
 def _count_in_words(found: "AccountPeople") -> str:
+    from lightgc2n.recommending.persons import ASSUMED
+
     sure, name = f"{100 * found.confidence:.0f} %", found.account_id or "the history"
+    if ASSUMED in found.whole.notes:
+        return f"{name}: {ASSUMED}."
     if found.count == 1:
         return f"{name}: one person (confidence {sure}). Nothing shows well enough that there are more."
     chances = ", ".join(f"{number}: {100 * chance:.0f} %" for number, chance in enumerate(found.chances, start=1))

@@ -9,7 +9,7 @@ import typer
 from lightgc2n.cli.options import DatasetFolder, Force, Json, Seed
 from lightgc2n.cli.printing import print_json
 from lightgc2n.config import read_settings
-from lightgc2n.data.dataset import load_dataset
+from lightgc2n.data.dataset import load_dataset, verify_dataset
 from lightgc2n.data.simulate import SimulateOptions
 from lightgc2n.data.simulate import simulate as simulate_accounts
 
@@ -44,6 +44,7 @@ def simulate(
         "min_events_per_domain": min_events_per_domain,
     }
     options = read_settings(SimulateOptions, chosen, "simulate")
+    verify_dataset(folder)
     manifest = simulate_accounts(load_dataset(folder), options, out, force)
     if as_json:
         print_json(manifest)

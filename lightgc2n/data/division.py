@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from lightgc2n.config import setting
+from lightgc2n.config import LARGEST_SEED, setting
 from lightgc2n.data.dataset import Dataset, Domain, Ints, Longs
 from lightgc2n.data.questions import UNSEEN, Queries
 
@@ -33,7 +33,7 @@ class SplitConfig:
     copies: bool = setting(True, help="Of windows: keep test windows that stand inside a training window.")
     training_share: float = setting(1.0, at_least=0.01, at_most=1.0, help="Share of the training sequences to learn.")
     target_in_input: bool = setting(False, help="Leave the target in the input, as the released code does.")
-    seed: int = setting(0, at_least=0, help="Draws the accounts or windows that are held out.")
+    seed: int = setting(0, at_least=0, at_most=LARGEST_SEED, help="Draws the accounts or windows that are held out.")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Results appear whole or not at all: write under a temporary name, then rename."""
 
+import errno
 import hashlib
 import json
 import os
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lightgc2n.errors import OutputError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def refuse_existing(path: Path, force: bool, option: str = "--out") -> None:
@@ -26,14 +29,15 @@ def new_folder(path: Path, force: bool = False, *, marker: str) -> Iterator[Path
         marker: a file that every folder of this kind has; `force` never replaces a folder without it.
     """
     _refuse_foreign(path, force, marker)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        temporary.chmod(0o777 & ~_umask())
-        yield temporary
-        _replace(temporary, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with _told_of(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        try:
+            temporary.chmod(0o777 & ~_umask())
+            yield temporary
+            _replace(temporary, path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
@@ -54,14 +58,31 @@ def kept_folder(path: Path, force: bool = False, *, marker: str) -> Iterator[Pat
 def new_file(path: Path, force: bool = False) -> Iterator[Path]:
     """A temporary file name beside `path` that becomes `path` when the block ends well and vanishes otherwise."""
     refuse_existing(path, force)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # The endings are kept because writers choose the format by them.
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")
+    with _told_of(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The endings are kept because writers choose the format by them.
+        temporary = path.with_name(f".{os.getpid()}.{path.name}")
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _told_of(path: Path) -> Iterator[None]:
+    """Tells an error of the disk, of a temporary name or of a folder above as one of `path`; others are as they are."""
     try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield
+    except OSError as problem:
+        about = Path(os.fsdecode(problem.filename)) if isinstance(problem.filename, str | bytes) else None
+        own = about is not None and (
+            about.parent == path.parent or about in path.parents or path.parent in about.parents
+        )
+        if problem.errno not in FULL and not own:
+            raise
+        way = "Make room there" if problem.errno in FULL else "Choose a place where a file can be made"
+        raise OutputError(f"{path}: cannot be written: {problem.strerror}. {way}, then try again.") from None
 
 
 def sha256(path: Path) -> str:

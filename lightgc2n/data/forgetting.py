@@ -21,14 +21,20 @@ def forget_in_dataset(folder: Path, account: str) -> dict[str, Any]:
     Items stay in the catalogue. A list of rejected rows goes, since it may name anybody.
     """
     folder = folder.resolve()  # a link goes on pointing at the dataset, and the old one does not stay behind it
-    verify_dataset(folder)
+    if not dataset_holds(folder, account):
+        raise DataError(f"{folder}: holds no account {account!r}.")
     dataset, members = load_dataset(folder), load_members(folder)
-    if account not in dataset.accounts:
-        raise DataError(f"{folder}: holds no account {account!r} ({len(dataset.accounts):,} others).")
-    if len(dataset.accounts) == 1:
-        raise DataError(f"{folder}: {account!r} is its only account. Remove the folder.")
     with new_folder(folder, force=True, marker=MANIFEST) as new:
         return write_dataset(new, **_without(dataset, members, dataset.accounts.index(account)))
+
+
+def dataset_holds(folder: Path, account: str) -> bool:
+    """Whether the account can be taken out of the dataset; one that would be empty without it is refused."""
+    verify_dataset(folder)
+    accounts = load_dataset(folder).accounts
+    if accounts == [account]:
+        raise DataError(f"{folder}: {account!r} is its only account. Remove the folder.")
+    return account in accounts
 
 
 def _without(dataset: Dataset, members: Members | None, gone: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightgc2n.config import setting
+from lightgc2n.config import LARGEST_SEED, setting
 from lightgc2n.data.dataset import LABELS, MANIFEST, Dataset, Ints, Longs, write_dataset
 from lightgc2n.data.files import new_folder
 from lightgc2n.errors import DataError, SettingError
@@ -22,7 +22,7 @@ class SimulateOptions:
     """How households are drawn; fragments by year with 5 events in each domain repeat the recipe of HAMAZON."""
 
     members: str = setting("2-4", help="People in one household: 3, or 2-4 for a size drawn evenly from 2 to 4.")
-    seed: int = setting(0, at_least=0, help="Everything random follows from this number.")
+    seed: int = setting(0, at_least=0, at_most=LARGEST_SEED, help="Everything random follows from this number.")
     min_events: int = setting(10, at_least=1, help="Users with fewer events are not used.")
     accounts: int = setting(0, at_least=0, help="Households to make (0: as many as the users allow).")
     fragments: str = setting("none", choices=("none", "year"), help="Cut each household's log by calendar year (UTC).")

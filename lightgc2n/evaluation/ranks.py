@@ -103,7 +103,10 @@ def refuse_not_finite(name: str, scores: Float[Tensor, "B M"]) -> None:
     low, high = torch.aminmax(scores)
     if not bool(torch.isfinite(low) & torch.isfinite(high)):
         row, item = torch.nonzero(~torch.isfinite(scores))[0].tolist()
-        raise ScoreError(f"{name}: score {float(scores[row, item])} (row {row}, item {item}). No rank is counted.")
+        raise ScoreError(
+            f"{name}: score {float(scores[row, item])} (row {row}, item {item}). No rank is counted. "
+            f"Train it with a smaller learning rate."
+        )
 
 
 def _without_seen(scores: Float[Tensor, "B M"], batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:

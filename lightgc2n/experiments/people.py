@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lightgc2n import __version__
-from lightgc2n.config import setting, unknown_name
+from lightgc2n.config import LARGEST_SEED, setting, unknown_name
 from lightgc2n.data.dataset import Dataset, Longs
 from lightgc2n.data.members import Members
 from lightgc2n.data.splits import SplitConfig, ranges, split_dataset
@@ -53,7 +53,7 @@ class IdentifyOptions:
         help="validation: three accounts in ten, to choose settings on; test: the others.",
     )
     gap: float = setting(0.0, at_least=0.0, help="Hours of a pause that ends a session (0: 1, or by day if only days).")
-    seed: int = setting(0, at_least=0, help="Everything random follows from this number.")
+    seed: int = setting(0, at_least=0, at_most=LARGEST_SEED, help="Everything random follows from this number.")
 
 
 @dataclass(frozen=True)

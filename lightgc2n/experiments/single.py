@@ -60,12 +60,12 @@ def train_run(
     """
     started = time.monotonic()
     dataset, split = open_data(plan)
+    evaluate = validation(split, device)
     start_run(folder, plan, dataset)
     with sole_trainer(folder):
         model = new_model(plan.model, split, plan.settings, plan.training.seed)
         if plan.from_run is not None and not (folder / LAST).exists():
             carry_over(model, dataset, plan.from_run)
-        evaluate = validation(split, device)
         if not (folder / LAST).exists() and (taking := estimate(model, split, plan.training, evaluate, device)):
             say(str(taking))
         left = seconds - (time.monotonic() - started)

@@ -59,6 +59,11 @@ class CountHead:
     weights: Floats  # [2 F + 1, K]
     caution: float = CAUTION
 
+    @property
+    def taught(self) -> bool:
+        """Whether the evidence plays a part; if not, one person is said whatever it is."""
+        return bool(self.weights[1:].any())
+
 
 def plain_head(features: int = FEATURES) -> CountHead:
     """One person, whatever the evidence: what is said where nothing could be learned."""

@@ -231,7 +231,7 @@ def remarks_on(length: int, count: int) -> Iterator[str]:
 
 
 def _known(accounts: Sequence[str]) -> str:
-    return f"known are {len(accounts):,}, like {accounts[0]!r}" if len(accounts) else "none is known here"
+    return f"{len(accounts):,} others are known" if len(accounts) else "none is known here"
 
 
 def _named(ids: Sequence[str]) -> str:

@@ -34,15 +34,24 @@ def forget_in_bundle(folder: Path, account: str) -> None:
     """
     folder = folder.resolve()  # a link goes on pointing at the bundle, and the old one does not stay behind it
     files = open_bundle(folder)
-    accounts = read_ids(folder / SERVER / ACCOUNTS) if files.server else []
+    accounts = _accounts(files)
     if account not in accounts:
-        raise DataError(f"{folder}: holds no account {account!r} ({len(accounts):,} others).")
+        raise DataError(f"{folder}: holds no account {account!r}.")
     with new_folder(folder, force=True, marker=CONFIG) as new:
         if (folder / PEOPLE).is_dir():
             (new / PEOPLE).mkdir()
         for name in (*files.device, SUMS):
             shutil.copyfile(folder / name, new / name)
         _write_server(files, new / SERVER, accounts, accounts.index(account))
+
+
+def bundle_holds(folder: Path, account: str) -> bool:
+    """Whether the bundle knows the account."""
+    return account in _accounts(open_bundle(folder))
+
+
+def _accounts(files: BundleFiles) -> list[str]:
+    return read_ids(files.folder / SERVER / ACCOUNTS) if files.server else []
 
 
 def _write_server(files: BundleFiles, new: Path, accounts: list[str], gone: int) -> None:

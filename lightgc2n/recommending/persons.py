@@ -24,6 +24,7 @@ from lightgc2n.recommending.times import Times, read_times
 from lightgc2n.recommending.together import best_for_all
 
 Scores = npt.NDArray[np.floating[Any]]
+ASSUMED = "one person is assumed: too few logs were there to learn how people are told apart"
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,8 @@ class AnsweringForPeople(Answering):
         wish = self._wish(k, exclude_seen, None, None, None)
         names, queries, notes = self._asked(account, history)
         shown, found = self._found(account, queries, history, times)
+        if not self._finder.head.taught:
+            notes = [(*note, ASSUMED) for note in notes]
         whole = next(self._lists(names, queries, notes, wish, fold_in=history is not None))
         lists, together = [whole], None
         if found.count > 1:

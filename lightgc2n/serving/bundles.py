@@ -100,7 +100,10 @@ class Shelf:
             log("bundle_refused", "error", reason=str(problem), serving=self.current.checksum)
             self._changed(False)
             return
-        log("bundle_taken", model=new.recommender.name, checksum=new.checksum, before=self.current.checksum)
+        accounts, before = (len(one.recommender.dataset.accounts) for one in (new, self.current))
+        level = "warning" if before and not accounts else "info"  # a bundle that has lost its server part knows nobody
+        facts = {"checksum": new.checksum, "before": self.current.checksum, "accounts": accounts}
+        log("bundle_taken", level, model=new.recommender.name, **facts)
         self.current = new
         spare_collector()
         self._changed(True)

@@ -36,7 +36,7 @@ def reserve(settings: ServiceSettings) -> socket.socket:
         found.close()
         raise SettingError(
             f"--host {settings.host} --port {settings.port}: cannot listen there: {problem.strerror or problem}. "
-            f"Choose another --port."
+            f"Choose another --port, or a --host of this machine."
         ) from None
     found.set_inheritable(True)
     return found

@@ -23,11 +23,16 @@ VOCABULARIES = ("accounts", "items")
 WHOLE = "whole"
 
 
+def vocabulary_files() -> list[str]:
+    """The files of a run that hold ids."""
+    return [f"{kind}.txt" for kind in VOCABULARIES]
+
+
 def write_vocabularies(run: Path, dataset: Dataset) -> None:
     """Keeps the ids of accounts and items with the run, whose dataset may go."""
-    for kind in VOCABULARIES:
-        if not (run / f"{kind}.txt").exists():
-            with new_file(run / f"{kind}.txt", force=True) as temporary:
+    for kind, file in zip(VOCABULARIES, vocabulary_files(), strict=True):
+        if not (run / file).exists():
+            with new_file(run / file, force=True) as temporary:
                 temporary.write_bytes("".join(f"{one}\n" for one in getattr(dataset, kind)).encode("utf-8"))
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, OutputError
 
 OPTIMIZER = "optimizer."
 
@@ -40,6 +40,10 @@ def save_checkpoint(path: Path, model: nn.Module, optimizer: Adam | None, progre
     try:
         save_file(tensors, temporary, metadata={"progress": json.dumps(asdict(progress))})
         os.replace(temporary, path)
+    except (OSError, SafetensorError) as problem:
+        raise OutputError(
+            f"{path}: cannot be written: {problem}. Make room there; the same command goes on from the last epoch kept."
+        ) from None
     finally:
         temporary.unlink(missing_ok=True)
 

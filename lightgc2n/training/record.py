@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lightgc2n.data.files import new_file
+from lightgc2n.errors import DataError
 
 METRICS, BOARD = "metrics.jsonl", "tensorboard"
 Row = dict[str, Any]
@@ -47,7 +48,15 @@ def read_rows(folder: Path) -> list[Row]:
         lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return []
-    return [json.loads(line) for line in lines if line.endswith("}")]
+    return [_row(line, f"{folder / METRICS}:{number}") for number, line in enumerate(lines, 1) if line.endswith("}")]
+
+
+def _row(line: str, where: str) -> Row:
+    try:
+        row = dict(json.loads(line))
+        return row | {"epoch": int(row["epoch"])}
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"{where}: expected an epoch of a run, found {line[:40]!r}. Take the line out.") from None
 
 
 def epochs_of(run: Path) -> int:

@@ -33,9 +33,10 @@ from lightgc2n.data.files import new_file
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.models.contract import Model
-from lightgc2n.training.carrying import write_vocabularies
+from lightgc2n.training.carrying import vocabulary_files, write_vocabularies
 from lightgc2n.training.checkpoints import Progress, load_checkpoint
 from lightgc2n.training.loop import BEST, LAST
+from lightgc2n.training.record import BOARD, METRICS
 from lightgc2n.training.steps import TrainingConfig
 
 RUN = "run.json"
@@ -81,12 +82,16 @@ class RunPlan:
 
 def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
     """Makes the folder of a run, or checks that the one that is there holds the same run."""
-    if (folder / RUN).exists() or _holds_something(folder):
+    if _holds_epochs(folder):
         refuse_another_run(folder, plan, dataset)
     else:
         description = json.dumps(plan.describe(dataset), indent=1) + "\n"
-        with new_file(folder / RUN) as temporary:
-            temporary.write_text(description, encoding="utf-8")
+        folder.mkdir(parents=True, exist_ok=True)
+        with sole_trainer(folder):  # one in its first epoch is not to be replaced
+            for name in vocabulary_files():
+                (folder / name).unlink(missing_ok=True)
+            with new_file(folder / RUN, force=True) as temporary:
+                temporary.write_text(description, encoding="utf-8")
     write_vocabularies(folder, dataset)
 
 
@@ -96,7 +101,8 @@ def refuse_another_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
     for part, wanted in plan.parts().items():
         if kept[part] != wanted:
             raise OutputError(
-                f"{folder} holds another run ({part} differs). Choose another --out, or the same settings."
+                f"{folder} holds another run ({_difference(part, kept[part], wanted)}). "
+                f"Choose another --out, or the same settings."
             )
     data = found["data"]
     if (data["checksum"], data["domain"]) != (dataset.checksum, plan.domain):
@@ -128,8 +134,10 @@ def read_run(folder: Path) -> dict[str, Any]:
     """The description of the run in `folder`."""
     try:
         return dict(json.loads((folder / RUN).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        raise DataError(f"{folder}: not a run (no {RUN}). Make one with: lightgc2n train DIR --out {folder}") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"{folder}: not a run (no {RUN}). Make one with: lightgc2n train DIR --out RUN") from None
+    except (OSError, ValueError, TypeError) as problem:
+        raise DataError(f"{folder / RUN}: not the description of a run: {problem}. Train it again.") from None
 
 
 def plan_of(folder: Path) -> RunPlan:
@@ -188,9 +196,21 @@ def _origin(run: Path) -> dict[str, Any]:
     return {"run": str(run.resolve()), "data": found["data"], "epochs": epochs}
 
 
-def _holds_something(folder: Path) -> bool:
-    """Whether there is more in a folder than what a process killed at its first step may leave."""
-    return folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir())
+def _holds_epochs(folder: Path) -> bool:
+    """Whether there is more in a folder than what a training that failed in its first epoch leaves."""
+    first = {RUN, *vocabulary_files(), METRICS, BOARD}
+    return folder.exists() and any(
+        not path.name.startswith(".") and (path.name not in first or not (folder / RUN).exists())
+        for path in folder.iterdir()
+    )
+
+
+def _difference(part: str, kept: Any, wanted: Any) -> str:
+    """The first setting of a part that differs, with both its values."""
+    if not isinstance(kept, dict) or not isinstance(wanted, dict):
+        return f"{part} is {kept!r} there, {wanted!r} is asked for"
+    name = next(name for name in {**kept, **wanted} if kept.get(name) != wanted.get(name))
+    return f"{part}.{name} is {kept.get(name)!r} there, {wanted.get(name)!r} is asked for"
 
 
 def _commit() -> str | None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Adam
 
-from lightgc2n.config import setting
+from lightgc2n.config import LARGEST_SEED, setting
 from lightgc2n.data.batches import EXACT, TrainingBatch, sizes_of, training_batches
 from lightgc2n.data.splits import Training
 from lightgc2n.devices import keep_memory
@@ -33,7 +33,9 @@ class TrainingConfig:
     clip: float = setting(5.0, at_least=0.0, help="Longest gradient; 0 leaves it as it is.")
     patience: int = setting(10, at_least=1, help="Evaluations without a better validation value before it ends.")
     evaluate_every: int = setting(1, at_least=1, help="Epochs between evaluations.")
-    seed: int = setting(0, at_least=0, help="Weights, order of sequences and dropout follow from it.")
+    seed: int = setting(
+        0, at_least=0, at_most=LARGEST_SEED, help="Weights, order of sequences and dropout follow from it."
+    )
 
 
 class Steps:

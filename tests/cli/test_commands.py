@@ -153,6 +153,39 @@ def test_nobody_can_be_scored_where_nobody_is_known(tmp_path: Path) -> None:
     assert "nobody knows who acted there. Make such data with lightgc2n simulate or generate." in done.stderr
 
 
+@pytest.mark.parametrize("command", [("describe",), ("simulate", "--out", "merged")])
+def test_damaged_data_are_refused(command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("generate", "--accounts", 50, "--out", "data").returncode == 0
+    events = bytearray(Path("data/events.npy").read_bytes())
+    events[-4:] = b"\xff\xff\xff\x7f"
+    Path("data/events.npy").write_bytes(events)
+    done = run(command[0], "data", *command[1:])
+    assert (done.returncode, "events.npy: checksum" in done.stderr) == (2, True)
+    assert not Path("merged").exists()
+
+
+def test_too_little_memory_is_no_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 byte.")
+
+    monkeypatch.setattr("lightgc2n.data.households.build_world", refuse)
+    done = run("generate", "--out", tmp_path / "out")
+    assert (done.returncode, "not enough memory: [enforce fail]" in done.stderr) == (2, True)
+
+
+def test_a_model_is_one_model(tmp_path: Path) -> None:
+    assert run("generate", "--accounts", 50, "--out", tmp_path / "data").returncode == 0
+    done = run("train", tmp_path / "data", "--model", "floors", "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: unknown model 'floors'. Known: account-markov, ")
+
+
+def test_a_seed_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    assert run("generate", "--seed", 2**32, "--out", tmp_path / "data").returncode == 2
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_stopped_command_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def stop(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)

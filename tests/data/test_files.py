@@ -1,5 +1,8 @@
+import errno
 import json
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -162,3 +165,19 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
 def test_sha256_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     assert sha256(tmp_path / "empty") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+@pytest.mark.parametrize("make", [lambda path: new_file(path), lambda path: new_folder(path, marker="marker")])
+def test_what_cannot_be_written_is_told_of_the_name_that_was_asked_for(
+    make: Callable[[Path], AbstractContextManager[Path]], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputError, match=r"file/out: cannot be written: File exists"), make(tmp_path / "file" / "out"):
+        raise AssertionError
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(OutputError, match=r"out: cannot be written: No space left.*Make room"), make(tmp_path / "out"):
+        raise full
+    elsewhere = FileNotFoundError(errno.ENOENT, "No such file or directory", "/nowhere/log.csv")
+    with pytest.raises(FileNotFoundError), make(tmp_path / "out"):
+        raise elsewhere
+    assert names(tmp_path) == ["file"]

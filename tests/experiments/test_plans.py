@@ -255,7 +255,7 @@ def test_a_finished_run_is_not_taken_for_another(world: Path, tmp_path: Path) ->
     train_one(written(world, SMALL), tmp_path / "out", name)
     plan = written(world, SMALL + "dropout = 0.5\n".replace("dropout", "learning_rate"))
     done = run("train", "--plan", plan, "--out", tmp_path / "out", "--device", "cpu")
-    assert (done.returncode, "holds another run (training differs)" in done.stderr) == (2, True)
+    assert (done.returncode, "holds another run (training." in done.stderr) == (2, True)
 
 
 def test_a_run_is_trained_by_one_process_alone(world: Path, tmp_path: Path) -> None:

@@ -87,6 +87,8 @@ def test_a_history(trained: Path, recommender: Recommender) -> None:
     assert "someone new: left out of the history, because not in data: 'x'" in alone.stderr
     both = recommend(trained, "--account", account, "--history", ",".join(items), "-k", 3, "--json")
     assert json.loads(both.stdout)[0]["items"] == [one._asdict() for one in recommender.recommend(account, items, k=3)]
+    quoted = recommend(trained, "--history", f'"x, y",{items[0]}', "-k", 3)
+    assert "left out of the history, because not in data: 'x, y'" in quoted.stderr
     nothing = recommend(trained, "--history", "", "-k", 3)
     assert "no history: the most popular items" in nothing.stderr
 

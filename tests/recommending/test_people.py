@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lightgc2n import zoo
+from lightgc2n.cli.people import _count_in_words
 from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import SplitConfig, split_dataset
@@ -15,6 +16,7 @@ from lightgc2n.errors import DataError, SettingError
 from lightgc2n.experiments.single import train_run
 from lightgc2n.people.finding import People, PeopleFinder
 from lightgc2n.recommending.finders import training_logs
+from lightgc2n.recommending.persons import ASSUMED
 from lightgc2n.recommending.recommender import Recommender, load
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
@@ -43,7 +45,7 @@ class SoMany:
     """A finder that is told how many people there are."""
 
     def __init__(self, finder: PeopleFinder, count: int) -> None:
-        self.finder, self.count = finder, count
+        self.finder, self.count, self.head = finder, count, finder.head
 
     def find(self, items: Any, times: Any, row: int | None = None) -> People:
         return self.finder.find(items, times, row, count=self.count)
@@ -66,6 +68,7 @@ def ask(town: Path, *words: object) -> Done:
 
 
 def test_people_of_a_shared_account(recommender: Recommender) -> None:
+    assert ASSUMED not in recommender.people("h000003").whole.notes
     found = with_people(recommender, 2).people("h000003", k=4)
     assert (found.count, [person.name for person in found.people]) == (2, ["A", "B"])
     first, second = found.people
@@ -126,6 +129,8 @@ def test_too_few_accounts_say_one_person() -> None:
     found = floor_on(tastes_world(accounts=20)).people("a3")
     assert found.count == 1
     assert found.confidence == found.chances[0] > 0.5
+    assert ASSUMED in found.whole.notes
+    assert _count_in_words(found) == f"a3: {ASSUMED}."
 
 
 def test_an_account_that_training_has_not_seen_is_found_too() -> None:

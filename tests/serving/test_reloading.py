@@ -107,6 +107,12 @@ def test_a_damaged_bundle_is_refused_and_the_old_one_stays(
     link.symlink_to(bundle_of("sasrec"))
     wait_for(lambda: noted.events("bundle_taken"))
     assert client.get("/v1/model").json["model"] == "sasrec"
+    without = Path(shutil.copytree(bundle_of("sasrec"), link.parent / "without"))
+    shutil.rmtree(without / "server")
+    point(link, without)
+    wait_for(lambda: len(noted.events("bundle_taken")) == 2)
+    told = [(event["level"], event["accounts"]) for event in noted.events("bundle_taken")]
+    assert told == [("info", 60), ("warning", 0)]
     assert client.get("/device/config.json").body == (bundle_of("sasrec") / "config.json").read_bytes()
 
 

@@ -115,7 +115,7 @@ def test_the_same_command_trains_nothing_again_and_makes_the_same_report(
 def test_other_settings_in_the_same_folder_are_refused(looked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(looked.parent)
     done = run("experiment", "layers", "--quick", "--budget", 2, "--out", "look")
-    assert (done.returncode, "holds another run (training differs)" in done.stderr) == (2, True)
+    assert (done.returncode, "holds another run (training." in done.stderr) == (2, True)
 
 
 @pytest.mark.usefixtures("at_home")

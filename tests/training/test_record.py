@@ -8,6 +8,7 @@ from types import ModuleType, TracebackType
 
 import pytest
 
+from lightgc2n.errors import DataError
 from lightgc2n.training.record import BOARD, METRICS, read_rows, recording
 
 ROWS = [{"epoch": epoch, "next_item": 5.0 - epoch, "validation": 0.1 * epoch} for epoch in range(4)]
@@ -90,3 +91,9 @@ def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest
     with recording(None, 0) as record:
         record(ROWS[0])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / METRICS).write_text(f'{json.dumps(ROWS[0])}\n{{"epocX": 1}}\n')
+    with pytest.raises(DataError, match=rf"{METRICS}:2: expected an epoch of a run, found '{{\"epocX\": 1}}'"):
+        read_rows(tmp_path)

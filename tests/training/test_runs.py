@@ -2,15 +2,20 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
+from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.households import HouseholdConfig, generate
+from lightgc2n.data.importing import ImportOptions, import_log
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.experiments.single import evaluate_run, train_run
-from lightgc2n.training.runs import RunPlan, load_run, plan_of, read_run
+from lightgc2n.training import checkpoints
+from lightgc2n.training.runs import RUN, RunPlan, load_run, plan_of, read_run
 from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import run
 
@@ -121,3 +126,39 @@ def test_what_killed_processes_left_is_removed(data: Path, tmp_path: Path) -> No
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not a run"):
         load_run(tmp_path)
+
+
+def test_a_damaged_description_is_named(tmp_path: Path) -> None:
+    (tmp_path / RUN).write_text("{")
+    with pytest.raises(DataError, match=rf"{RUN}: not the description of a run: .* Train it again"):
+        load_run(tmp_path)
+
+
+def test_what_failed_in_its_first_epoch_is_not_in_the_way(data: Path, tmp_path: Path) -> None:
+    generate(HouseholdConfig(accounts=20), seed=3, out=tmp_path / "other")
+    words = ["--model", "lightgc2n-wo-dr", "--epochs", 1, "--out", tmp_path / "run"]
+    failed = run("train", tmp_path / "other", *words, "--set", "training.learning_rate=1e30")
+    assert (failed.returncode, "smaller learning rate" in failed.stderr) == (2, True)
+    done = run("train", data, *words)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "accounts.txt").read_text().splitlines() == load_dataset(data).accounts
+    again = run("train", data, *words, "--set", "training.learning_rate=0.25")
+    assert again.returncode == 2
+    assert "training.learning_rate is 0.005 there, 0.25 is asked for" in again.stderr
+
+
+def test_logs_that_are_too_short_leave_nothing(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("user,item\n" + "".join(f"u{n},i{n % 3}\nu{n},j{n % 3}\n" for n in range(9)))
+    import_log(tmp_path / "log.csv", tmp_path / "short", ImportOptions())
+    done = run("train", tmp_path / "short", "--out", tmp_path / "run")
+    assert (done.returncode, "too short to train on" in done.stderr) == (2, True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_full_disk_is_named(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise SafetensorError("No space left on device (os error 28)")
+
+    monkeypatch.setattr(checkpoints, "save_file", full)
+    with pytest.raises(OutputError, match=r"safetensors: cannot be written: No space left.*the same command goes on"):
+        train_run(RunPlan(data, "lightgc2n-wo-dr", training=FEW), tmp_path / "run")

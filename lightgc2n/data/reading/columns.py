@@ -9,7 +9,7 @@ REQUIRED = ("account", "item")
 # Compared without case, blanks and punctuation; the earlier name wins where a table has several.
 USUAL_NAMES = {
     "account": "account accountid household householdid customer customerid user userid uid reviewer reviewerid "
-    "visitor visitorid subscriber subscriberid device deviceid",
+    "visitor visitorid subscriber subscriberid",
     "item": "item itemid movie movieid video videoid program programid content contentid title titleid product "
     "productid asin parentasin sku article articleid track trackid song songid book bookid isbn iid",
     "time": "timestamp ts time datetime unixreviewtime eventtime createdat date watchedat",
@@ -46,6 +46,13 @@ def find_columns(names: Sequence[str], told: Mapping[str, str], where: str) -> d
             raise DataError(
                 f"{where}: no column looks like the {role}. Found: {_listed(names)}. "
                 f"Name it with --{role}-column, or give --columns if the file has no header."
+            )
+    for name in set(found.values()):
+        roles = [role for role, column in found.items() if column == name]
+        if len(roles) > 1:
+            raise DataError(
+                f"{where}: the column {name!r} would be both {roles[0]} and {roles[1]}. "
+                f"Name another with --{roles[0]}-column or --{roles[1]}-column."
             )
     return found
 

@@ -54,7 +54,7 @@ def record_text(record: Record) -> str:
     if len(record.data) > LONGEST_RECORD:
         raise BadRowError("", f"expected a row of at most {LONGEST_RECORD:,} bytes, found a longer one")
     if b"\0" in record.data:
-        raise BadRowError("", "expected text, found a NUL byte")
+        raise BadRowError("", "expected UTF-8, found a NUL byte, as in UTF-16 or a binary file")
     try:
         return record.data.decode("utf-8")
     except UnicodeDecodeError as problem:

@@ -82,7 +82,7 @@ def time_reader(unit: str, sample: pl.Series) -> TimeReader:
 
 def _iso_microseconds(texts: pl.Series) -> pl.Series:
     """ISO 8601 and its usual relatives; every format is tried only on what the ones before left open."""
-    dashed = texts.str.replace(r"^(\d+)/(\d+)/(\d+)", "$1-$2-$3").str.replace(r"^(\d+-\d+-\d+)T", "$1 ")
+    dashed = texts.str.replace(r"^(\d+)/(\d+)/(\d+)", "$1-$2-$3").str.replace(r"^(\d+-\d+-\d+)[Tt]", "$1 ")
     dashed = dashed.str.replace(r"^(\d{4})(\d\d)(\d\d)$", "$1-$2-$3")
     frame = pl.DataFrame({"text": dashed.str.replace(r"(?i)(z|\s*UTC)$", "")})
     read = pl.Series("time", [None] * len(texts), dtype=pl.Int64)
@@ -95,6 +95,7 @@ def _iso_microseconds(texts: pl.Series) -> pl.Series:
 
 
 def _zoned_microseconds(texts: pl.Series) -> pl.Series:
-    plain = texts.str.replace(r"\s*([+-]\d\d):?(\d\d)$", "${1}${2}").str.replace(r" (\d+:\d+)([+-])", " ${1}:00${2}")
+    whole = texts.str.replace(r"(:\d\d(?:\.\d+)?)\s*([+-]\d\d)$", "${1}${2}00")  # an offset of hours alone
+    plain = whole.str.replace(r"\s*([+-]\d\d):?(\d\d)$", "${1}${2}").str.replace(r" (\d+:\d+)([+-])", " ${1}:00${2}")
     found = plain.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%z", strict=False, time_unit="us", time_zone="UTC")
     return found.cast(pl.Int64)
