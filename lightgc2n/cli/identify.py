@@ -65,10 +65,12 @@ def identify(
     if members is None:
         raise DataError(f"{folder}: nobody knows who acted there. Make such data with lightgc2n simulate or generate.")
     if serve is not None:
+        if methods != "all" or run or seed:
+            raise SettingError("--serve: leave --methods, --run and --seed out; it asks for lists alone.")
         _serve(serve, dataset, members, options, out, json)
         return
     found = ask(dataset, members, methods.split(","), options, run or [])
-    missing = write_identified(found, dataset.accounts, out, force) if out is not None else ""
+    missing = write_identified(found, out, force) if out is not None else ""
     if missing:
         say(missing)
     if json:

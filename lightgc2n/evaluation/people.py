@@ -75,6 +75,7 @@ def overlaps(row: Longs, found: Longs, true: Longs) -> Longs:
 
 def adjusted_rand(table: Longs) -> Floats:
     """The adjusted Rand index of each account, from pairs of events that both, one or neither grouping joins."""
+    table = table.astype(np.float64)  # fourth powers of events: whole numbers run over from 66,000 on
     events = table.sum(axis=(1, 2))
     squares = (table**2).sum(axis=(1, 2))
     found_only = (table.sum(axis=2) ** 2).sum(axis=1) - squares

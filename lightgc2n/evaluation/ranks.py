@@ -86,7 +86,7 @@ def target_ranks(
             scores = _without_seen(scores, asked.batch, domain)
         rank = rank_by_counting(scores, asked.target - domain.start)
         repeat = targets_in_history(asked)
-        missed = repeat if exclude_seen else ~repeat & ~tells[asked.target]
+        missed = repeat | ~tells[asked.target] if exclude_seen else ~repeat & ~tells[asked.target]
         ranks.append(torch.where(missed, torch.inf, rank).cpu().numpy())
         progress(len(asked.target))
     return np.concatenate(ranks) if ranks else np.empty(0)

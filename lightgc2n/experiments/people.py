@@ -62,6 +62,7 @@ class Identified:
 
     result: dict[str, Any]  # everything, ready for JSON
     measured: dict[str, dict[str, PeopleMeasures]]  # table -> method -> account by account
+    accounts: list[str]  # the ids of those that were asked about, as `measured` numbers them
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def identify(
         "tables": rows,
         "versions": {"lightgc2n": __version__, "numpy": np.__version__},
     }
-    return Identified(result, measured)
+    return Identified(result, measured, [dataset.accounts[account] for account in accounts])
 
 
 def choose_methods(names: Sequence[str]) -> dict[str, Method]:

@@ -29,7 +29,7 @@ HEADINGS = (
 TITLES = {"given": "the true count given", "inferred": "the count inferred"}
 
 
-def write_identified(found: Identified, accounts: Sequence[str], out: Path, force: bool = False) -> str:
+def write_identified(found: Identified, out: Path, force: bool = False) -> str:
     """Writes results.json, results.md, results.csv, accounts.csv (every account by itself) and reliability.png to a new
     folder; gives a line to tell, if there is no picture.
     """
@@ -41,7 +41,7 @@ def write_identified(found: Identified, accounts: Sequence[str], out: Path, forc
                    _summary_rows(found.result))  # fmt: skip
         measures = next(iter(found.measured["inferred"].values())).columns
         _write_csv(folder / "accounts.csv", ["count", "method", "account", "events", *measures],
-                   _account_rows(found, accounts))  # fmt: skip
+                   _account_rows(found))  # fmt: skip
         return write_reliability(found.result, folder)
 
 
@@ -119,12 +119,12 @@ def _summary_rows(result: dict[str, Any]) -> Iterator[list[Any]]:
                 yield [table, method, f"{measure} by chance", "accounts", value, "", ""]
 
 
-def _account_rows(found: Identified, accounts: Sequence[str]) -> Iterator[list[Any]]:
+def _account_rows(found: Identified) -> Iterator[list[Any]]:
     for table, methods in found.measured.items():
         for method, measured in methods.items():
             for place, (account, events) in enumerate(zip(measured.account, measured.events, strict=True)):
                 values = [_shown(column[place]) for column in measured.columns.values()]
-                yield [table, method, accounts[account], int(events), *values]
+                yield [table, method, found.accounts[account], int(events), *values]
 
 
 def _shown(value: float) -> str:

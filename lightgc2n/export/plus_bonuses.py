@@ -67,7 +67,8 @@ class Pairs:
 
     def packed_in(self, graph: Graph, place: Value) -> Bonus:
         """The same from few bytes: the lower bits of a follower, and a byte with its higher bits and a code."""
-        low, high, codes = room_in_bytes(self.items)
+        whole = not (self.counts % 1).any()  # fractions, as of followers several steps on, want more codes
+        low, high, codes = room_in_bytes(self.items, FEWEST_CODES if whole else 4 * FEWEST_CODES)
         code, values = coded(self.counts, codes)
         lower = (self.columns % low).astype(np.min_scalar_type(low - 1))
         byte = (self.columns // low + high * code).astype(np.uint8)
@@ -76,11 +77,11 @@ class Pairs:
         return columns, graph.weight("followers.values", values).rows(found / high)
 
 
-def room_in_bytes(items: int) -> tuple[int, int, int]:
+def room_in_bytes(items: int, fewest: int = FEWEST_CODES) -> tuple[int, int, int]:
     """How many numbers the lower bits of an item have, how many its higher bits; and how many codes a byte then has."""
     for low in (2**8, 2**16, 2**32):
         high = int(2 ** ((items - 1) // low).bit_length())
-        if high * FEWEST_CODES <= CODES:
+        if high * fewest <= CODES:
             break
     return low, high, CODES // high
 

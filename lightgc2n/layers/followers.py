@@ -35,7 +35,7 @@ class Followers(nn.Module):
         reach: int = 1,
     ) -> None:
         super().__init__()
-        self.reach = min(reach, newest)
+        self.reach = reach
         for name, table in (("columns", columns), ("counts", counts), ("leaving", leaving)):
             self.register_buffer(name, table)
         self.weight = nn.Parameter(torch.tensor([0.5] + [0.1] * (newest - 1)))

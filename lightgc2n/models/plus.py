@@ -200,6 +200,8 @@ class LightGC2NPlus(Model):
 
         MRR hardly tells balances apart: it sees the top of a list, and old items below it matter as much.
         """
+        if isinstance(self.memory, Memory):
+            self.memory.balance.copy_(torch.tensor(UNBALANCED))  # what was chosen before must not choose the trends
         if isinstance(self.trends, Trends):
             self._weigh_trends(self.trends, validation)
         if isinstance(self.memory, Memory):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lightgc2n.data.splits import Training
+from lightgc2n.errors import SettingError
 from lightgc2n.layers.followers import Followers, NoFollowers, count_followers
 from lightgc2n.layers.memory import Memory, NoMemory
 from lightgc2n.layers.same_person import NewestAlone, NobodyApart, PersonState, SamePerson
@@ -68,10 +69,14 @@ PLUS_VARIANTS: dict[str, Make] = {
 
 def build_plus(name: str, config: PlusConfig, train: Training) -> LightGC2NPlus:
     """The model or one of its ablations; items start as popular as they are in training."""
+    if config.reach > config.newest:
+        raise SettingError(
+            f"reach {config.reach}: at most newest ({config.newest}), whose followers alone are asked for."
+        )
     popularity = torch.from_numpy(np.asarray(train.popularity, dtype=np.float32))
     favoured = popularity.log1p() - popularity.mean().log1p()
     longest = int(np.diff(train.offsets).max(initial=0))
-    tables = {"favoured": favoured, **count_followers(train, config.followers, min(config.reach, config.newest))}
+    tables = {"favoured": favoured, **count_followers(train, config.followers, config.reach)}
     tables |= {f"trends.{part}": table for part, table in (count_trends(train, config.trending) or {}).items()}
     model = LightGC2NPlus(config, favoured, longest, PLUS_VARIANTS[name](config, tables))
     model.learned.copy_(popularity > 0)

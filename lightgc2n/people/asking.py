@@ -5,6 +5,7 @@ Shapes: E events, S sessions, A accounts, F features, K people.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -35,10 +36,10 @@ def by_contrast(logs: Logs, count: Longs | None, random: Random) -> Longs | Told
     training = logs.training or logs
     learned = learn(training, random)
     if count is not None:
-        return assigned(learned, logs, count)
+        return by_evidence(learned, logs, count)
     sessions = learned.described(training, learned.fold)
     head = learn_count(sessions, learned.contrast, learned.fold, random)
-    return counted(learned, logs, head, count_features)
+    return by_evidence(learned, logs, head)
 
 
 def by_examples(
@@ -53,11 +54,11 @@ def by_examples(
     """The same evidence, and the count as it is in accounts whose people are known."""
     learned = learn(logs.training or logs, random)
     if count is not None:
-        return assigned(learned, logs, count)
+        return by_evidence(learned, logs, count)
     known, people = _features(learned, examples.logs, features), np.minimum(examples.people, MOST_PEOPLE)
     head = learn_head(known, people, decay=decay)
     head = replace(head, caution=fitting_caution(chances(head, known), people))
-    return counted(learned, logs, head, features)
+    return by_evidence(learned, logs, head, features)
 
 
 def lengths(evidence: Floats, size: Longs) -> Floats:
@@ -79,22 +80,60 @@ def _features(learned: Learned, logs: Logs, features: Features) -> Floats:
     return np.array(rows)
 
 
-def assigned(learned: Learned, logs: Logs, count: Longs) -> Longs:
-    sessions = described(learned, logs)
-    person = np.zeros(len(sessions.owner), dtype=np.int64)
-    for account, places in account_sessions(sessions):
-        found = evidence(sessions, learned.contrast, places)
-        person[places] = assign(found, sessions.size[places], int(count[account])).argmax(axis=1)
-    return person[logs.session]
+@dataclass(frozen=True)
+class ByEvidence:
+    """One account by evidence alone."""
+
+    found: Floats
+    size: Longs
+    describe: Features
+
+    def features(self) -> Floats:
+        return self.describe(self.found, self.size)
+
+    def assign(self, people: int) -> Floats:
+        return assign(self.found, self.size, people)
 
 
-def counted(learned: Learned, logs: Logs, head: CountHead, features: Features) -> Told:
-    sessions = described(learned, logs)
-    person, count = np.zeros(len(sessions.owner), dtype=np.int64), np.ones(logs.accounts, dtype=np.int64)
+class Seen(Protocol):
+    """One account, ready to be asked."""
+
+    def features(self) -> Floats:
+        """What its count is told from."""
+
+    def assign(self, people: int) -> Floats:
+        """How far each session is each person's [N, K]."""
+
+
+def ask_all(
+    learned: Learned, logs: Logs, see: Callable[[Sessions, Longs, int], Seen], count: Longs | CountHead
+) -> Longs | Told:
+    """The person of each event, as many an account as are given or as the head counts.
+
+    Args:
+        see: an account by all sessions, the places of its own, and its fold.
+    """
+    sessions, row = described(learned, logs), np.arange(logs.accounts) if logs.row is None else logs.row
+    person, number = np.zeros(len(sessions.owner), dtype=np.int64), np.ones(logs.accounts, dtype=np.int64)
     likely = np.tile(np.eye(MOST_PEOPLE)[0], (logs.accounts, 1))
-    for account, places in account_sessions(sessions):
-        found, size = evidence(sessions, learned.contrast, places), sessions.size[places]
-        likely[account] = chances(head, features(found, size)[None])[0]
-        count[account] = decide(likely[[account]], head.caution)[0]
-        person[places] = assign(found, size, int(count[account])).argmax(axis=1)
-    return Told(person[logs.session], count, likely)
+    for owner, places in account_sessions(sessions):
+        account = see(sessions, places, int(learned.fold[row[owner]]))
+        if isinstance(count, CountHead):
+            likely[owner] = chances(count, account.features()[None])[0]
+            number[owner] = decide(likely[[owner]], count.caution)[0]
+        else:
+            number[owner] = count[owner]
+        person[places] = account.assign(int(number[owner])).argmax(axis=1)
+    events = person[logs.session]
+    return Told(events, number, likely) if isinstance(count, CountHead) else events
+
+
+def by_evidence(
+    learned: Learned, logs: Logs, count: Longs | CountHead, features: Features = count_features
+) -> Longs | Told:
+    """The people that evidence alone finds."""
+
+    def see(sessions: Sessions, places: Longs, fold: int) -> ByEvidence:
+        return ByEvidence(evidence(sessions, learned.contrast, places), sessions.size[places], features)
+
+    return ask_all(learned, logs, see, count)

@@ -8,21 +8,20 @@ import numpy as np
 from lightgc2n.data.dataset import Longs
 from lightgc2n.people.groups import softmax
 from lightgc2n.people.points import WEEKEND, Floats
+from lightgc2n.people.sessions import DAY, clock
 
 KINDS, STEPS = 16, 40
 BLUR = 1.0  # hours
 TOWN_WEIGHT = 2.0  # hours of everybody that each kind is given
 FIRST_SHARES = 0.1  # of the Dirichlet that first shares are drawn from: nearly all of one kind
 TINY = 1e-9
-ROUNDING = 1e-6  # hours
 Random = np.random.Generator
 
 
 def calendar(begun: Floats) -> tuple[Longs, Longs, Longs]:
     """Hour, whether it is a weekend, and day of the week from Monday, of times in days since 1970."""
-    weekday = (np.floor(begun).astype(np.int64) + 3) % 7  # the first day of 1970 was a Thursday
-    hour = np.floor(begun % 1 * 24 + ROUNDING) % 24  # a whole hour must not fall below itself by rounding
-    return hour.astype(np.int64), (weekday >= WEEKEND).astype(np.int64), weekday
+    weekday, hour = clock(np.rint(begun * DAY).astype(np.int64))  # days in 64 bits are right to the microsecond
+    return hour, (weekday >= WEEKEND).astype(np.int64), weekday
 
 
 def hours_by_kind(

@@ -3,13 +3,14 @@
 Shapes: A accounts, S sessions, F features, K people.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
 from lightgc2n.evaluation.people import adjusted_rand, overlaps
-from lightgc2n.people.asking import assigned, counted, described
+from lightgc2n.people.asking import ask_all, by_evidence
 from lightgc2n.people.assigning import assign
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.counting import (
@@ -17,13 +18,12 @@ from lightgc2n.people.counting import (
     CountHead,
     chances,
     count_features,
-    decide,
     fitting_caution,
     learn_head,
     plain_head,
 )
 from lightgc2n.people.describing import Sessions
-from lightgc2n.people.evidence import Learned, account_sessions, evidence, learn
+from lightgc2n.people.evidence import Learned, evidence, learn
 from lightgc2n.people.floors import Told
 from lightgc2n.people.merging import PRIOR, Merged, learn_count, merged_anew
 from lightgc2n.people.mixture import Account, Mixture
@@ -50,15 +50,32 @@ def by_mixture(logs: Logs, count: Longs | None, random: Random, *, guarded: bool
     if mixture is None or (guarded and merged is not None and not _mixture_wins(mixture, learned, sessions, merged)):
         random.bit_generator.state = state
         if count is not None:
-            return assigned(learned, logs, count)
-        return counted(learned, logs, learn_count(sessions, learned.contrast, learned.fold, random), count_features)
-    if count is not None:
-        return _mixed(mixture, learned, logs, count)
-    return _mixed(mixture, learned, logs, _mixture_head(mixture, learned, sessions, merged))
+            return by_evidence(learned, logs, count)
+        return by_evidence(learned, logs, learn_count(sessions, learned.contrast, learned.fold, random))
+    head = _mixture_head(mixture, learned, sessions, merged) if count is None else count
+    return ask_all(learned, logs, partial(_seen, mixture, learned), head)
 
 
-def _account(mixture: Mixture, learned: Learned, sessions: Sessions, places: Longs, fold: int) -> Account:
-    return mixture.account(sessions, evidence(sessions, learned.contrast, places), places, fold)
+@dataclass(frozen=True)
+class ByMixture:
+    """One account by the mixture; every account draws the same, so that one alone is told what it is among others."""
+
+    mixture: Mixture
+    account: Account
+
+    def features(self) -> Floats:
+        return np.concatenate([count_features(self.account.evidence, self.account.size), self.more()])
+
+    def more(self) -> Floats:
+        return self.mixture.count_features(self.account, np.random.default_rng(0))
+
+    def assign(self, people: int) -> Floats:
+        return self.mixture.assign(self.account, people, np.random.default_rng(0))
+
+
+def _seen(mixture: Mixture, learned: Learned, sessions: Sessions, places: Longs, fold: int) -> ByMixture:
+    found = evidence(sessions, learned.contrast, places)
+    return ByMixture(mixture, mixture.account(sessions, found, places, fold))
 
 
 def _mixture_wins(mixture: Mixture, learned: Learned, sessions: Sessions, merged: Merged) -> bool:
@@ -68,8 +85,8 @@ def _mixture_wins(mixture: Mixture, learned: Learned, sessions: Sessions, merged
     for place in chosen.tolist():
         places, people = merged.places[place], int(merged.people[place])
         owner, size = sessions.owner[places], sessions.size[places]
-        account = _account(mixture, learned, sessions, places, int(learned.fold[owner[0]]))
-        ways = mixture.assign(account, people, np.random.default_rng(0)), assign(account.evidence, size, people)
+        one = _seen(mixture, learned, sessions, places, int(learned.fold[owner[0]]))
+        ways = one.assign(people), assign(one.account.evidence, size, people)
         one_account, true = np.zeros(int(size.sum()), dtype=np.int64), np.repeat(owner, size)
         tables = [overlaps(one_account, np.repeat(way.argmax(axis=1), size), true) for way in ways]
         mixed, plain = (float(adjusted_rand(table)[0]) for table in tables)
@@ -90,27 +107,7 @@ def _merged_features(mixture: Mixture, learned: Learned, sessions: Sessions, mer
     folds = [int(learned.fold[sessions.owner[places[0]]]) for places in merged.places]  # merged accounts share one
     # One account at a time: the evidence about all their pairs would not fit.
     more = [
-        mixture.count_features(_account(mixture, learned, sessions, places, fold), np.random.default_rng(0))
+        _seen(mixture, learned, sessions, places, fold).more()
         for places, fold in zip(merged.places, folds, strict=True)
     ]
     return np.hstack([merged.features, np.array(more)])
-
-
-def _mixed(mixture: Mixture, learned: Learned, logs: Logs, count: Longs | CountHead) -> Longs | Told:
-    """The people of the mixture, as many as are given or as the head counts."""
-    sessions = described(learned, logs)
-    row = np.arange(logs.accounts) if logs.row is None else logs.row
-    person, number = np.zeros(len(sessions.owner), dtype=np.int64), np.ones(logs.accounts, dtype=np.int64)
-    likely = np.tile(np.eye(MOST_PEOPLE)[0], (logs.accounts, 1))
-    for owner, places in account_sessions(sessions):
-        account = _account(mixture, learned, sessions, places, int(learned.fold[row[owner]]))
-        if isinstance(count, CountHead):
-            features = [count_features(account.evidence, account.size)]
-            features.append(mixture.count_features(account, np.random.default_rng(0)))
-            likely[owner] = chances(count, np.concatenate(features)[None])[0]
-            number[owner] = decide(likely[[owner]], count.caution)[0]
-        else:
-            number[owner] = count[owner]
-        person[places] = mixture.assign(account, int(number[owner]), np.random.default_rng(0)).argmax(axis=1)
-    events = person[logs.session]
-    return Told(events, number, likely) if isinstance(count, CountHead) else events

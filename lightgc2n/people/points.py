@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightgc2n.data.dataset import Ints, Longs
-from lightgc2n.people.sessions import DAY, HOUR, session_numbers
+from lightgc2n.people.sessions import DAY, HOUR, clock, session_numbers
 
 Matrix = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.floating[Any]]
@@ -75,7 +75,7 @@ def hours(logs: Logs, unit: Longs) -> Matrix:
     assert logs.times is not None
     begun = logs.times[np.flatnonzero(np.diff(unit, prepend=-1))]
     angle = 2 * np.pi * (begun % DAY) / (24 * HOUR)
-    weekday = (begun // DAY + 3) % 7  # the first day of 1970 was a Thursday
+    weekday, _ = clock(begun)
     return np.column_stack([np.cos(angle), np.sin(angle), weekday >= WEEKEND]).astype(np.float32)
 
 

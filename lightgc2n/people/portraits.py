@@ -7,7 +7,7 @@ import numpy as np
 
 from lightgc2n.data.dataset import Ints, Longs
 from lightgc2n.people.points import Floats
-from lightgc2n.people.sessions import DAY, HOUR, has_hours
+from lightgc2n.people.sessions import clock, has_hours
 
 
 class Telling(NamedTuple):
@@ -49,12 +49,12 @@ def activity(times: Longs, weight: Floats) -> Activity:
     Args:
         times: microseconds since 1970.
     """
-    day = times // DAY
+    weekday, hour = clock(times)
     month = times.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64) % 12
     return Activity(
-        weekdays=_shares((day + 3) % 7, weight, 7),  # the first day of 1970 was a Thursday
+        weekdays=_shares(weekday, weight, 7),
         months=_shares(month, weight, 12),
-        hours=_shares(times % DAY // HOUR, weight, 24) if has_hours(times) else None,
+        hours=_shares(hour, weight, 24) if has_hours(times) else None,
     )
 
 

@@ -31,6 +31,11 @@ def usual_gap(times: Longs) -> int:
     return HOUR if has_hours(times) else 0
 
 
+def clock(times: Longs) -> tuple[Longs, Longs]:
+    """Day of the week from Monday, and hour of the day, of microseconds since 1970."""
+    return (times // DAY + 3) % 7, times % DAY // HOUR  # the first day of 1970 was a Thursday
+
+
 def has_hours(times: Longs) -> bool:
     """Whether times tell more than the day."""
     return bool((np.asarray(times) % DAY != 0).any())

@@ -50,8 +50,9 @@ class Run:
 
     @property
     def dataset(self) -> str:
-        name = str(self.described["data"]["name"])
-        return f"{name} {self.results['domains'][self.domain]}" if self.two_domains else name
+        # By its folder: merges of one log share the name in their manifests, and would share a table.
+        domain = self.results["domains"][self.domain] if self.two_domains else self.described["data"]["domain"]
+        return f"{self.source} {domain}".rstrip()
 
     @property
     def protocol(self) -> str:

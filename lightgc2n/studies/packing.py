@@ -66,8 +66,16 @@ def unpack(results: Path, out: Path) -> list[str]:
             merge_asked(out / name, name, read_experiment(folder / name))
             for path in sorted((folder / name).iterdir()):
                 if path.is_dir() and not (out / name / path.name / RESULTS).is_file():
-                    shutil.copytree(path, out / name / path.name, dirs_exist_ok=True)
+                    _copy_run(path, out / name / path.name)
     return names
+
+
+def _copy_run(run: Path, to: Path) -> None:
+    """The results come last: a run that has them is finished."""
+    shutil.copytree(run, to, dirs_exist_ok=True, ignore=shutil.ignore_patterns(RESULTS))
+    if (run / RESULTS).is_file():
+        with new_file(to / RESULTS) as temporary:
+            shutil.copy2(run / RESULTS, temporary)
 
 
 def _open(archive: Path, results: Path, work: Path) -> None:

@@ -123,7 +123,8 @@ def merge_asked(folder: Path, name: str, more: Mapping[str, Any]) -> None:
     for source, found in more["asked"].items():
         known = asked.get(source, {"runs": {}, "commands": []})
         commands = list(dict.fromkeys([*known["commands"], *found["commands"]]))
-        asked[source] = found | {"runs": known["runs"] | found["runs"], "commands": commands}
+        beside = found.get("beside") or known.get("beside", "")
+        asked[source] = found | {"beside": beside, "runs": known["runs"] | found["runs"], "commands": commands}
     quick = before.get("quick", False) or more["quick"]
     described = {"made_by": f"lightgc2n {__version__}", "experiment": name, "quick": quick, "asked": asked}
     with new_file(path, force=True) as temporary:

@@ -44,8 +44,7 @@ def measure(setup: Setup, folder: Path) -> None:
 def section(found: Found, folder: Path) -> Section:
     """One column a dataset or domain, the paper's own beside those that it is about."""
     paths = [path for name in found.asked if (path := folder / f"{name}.json").is_file()]
-    described = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    datasets = {numbers["name"]: numbers for numbers in described}
+    datasets = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
     columns = dict(_columns(datasets))
     command = " && ".join(found.commands(found.asked))
     text = (

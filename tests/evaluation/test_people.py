@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgc2n.errors import DataError
-from lightgc2n.evaluation.people import PeopleMeasures, matching, measure_people, overlaps, people_summary, reliability
+from lightgc2n.evaluation.people import (
+    PeopleMeasures,
+    adjusted_rand,
+    matching,
+    measure_people,
+    overlaps,
+    people_summary,
+    reliability,
+)
 
 GROUPINGS = st.integers(1, 25).flatmap(
     lambda size: st.tuples(*[st.lists(st.integers(0, 4), min_size=size, max_size=size)] * 2)
@@ -23,6 +31,11 @@ def measured(found: str, true: str, people: list[int] | None = None) -> dict[str
     counts = None if people is None else np.array(people)
     columns = measure_people(np.array([ord(letter) for letter in found]), member, account, counts).columns
     return {name: float(column[0]) for name, column in columns.items()}
+
+
+def test_long_logs_are_scored_like_short_ones() -> None:
+    table = np.array([[[4, 1], [1, 2]]])
+    assert adjusted_rand(1000 * table) == pytest.approx(adjusted_rand(100_000 * table), abs=1e-3)
 
 
 def test_the_adjusted_rand_index_by_hand() -> None:

@@ -64,3 +64,6 @@ def test_excluding_seen_items_shortens_the_list() -> None:
     found = target_ranks("fixed", Fixed(4, 3, 2, 1), SPLIT.test, ALL, learned=EVERYTHING, exclude_seen=True)
     # a has seen p, q, r: s is first. b has seen p, r, s: q is first. c has seen p, its target: a miss.
     assert found.tolist() == [1, 1, np.inf]
+    learned = np.array([True, True, True, False])  # s is alone in the list of a, and nobody learned it
+    found = target_ranks("fixed", Fixed(4, 3, 2, 1), SPLIT.test, ALL, learned=learned, exclude_seen=True)
+    assert found.tolist() == [np.inf, 1, np.inf]

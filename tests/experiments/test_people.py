@@ -173,7 +173,7 @@ def test_taught_methods_and_length_alone(world: tuple[Dataset, Members], tmp_pat
     rows = found.result["tables"]["inferred"]
     assert list(rows) == ["length-alone", "contrast-taught"]
     assert all(0 < row["reliability"]["confidence"] < 1 for row in rows.values())
-    assert write_identified(found, world[0].accounts, tmp_path / "out") == ""
+    assert write_identified(found, tmp_path / "out") == ""
     assert (tmp_path / "out" / "reliability.png").read_bytes().startswith(b"\x89PNG")
     assert "contrast-taught: sure of its counts by" in (tmp_path / "out" / "results.md").read_text()
 
@@ -236,7 +236,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
 
 
 def test_what_is_written(found: Identified, world: tuple[Dataset, Members], tmp_path: Path) -> None:
-    write_identified(found, world[0].accounts, tmp_path / "out")
+    write_identified(found, tmp_path / "out")
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == found.result
     with (tmp_path / "out" / "accounts.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if (row["count"], row["method"]) == ("inferred", "session-k-means")]
@@ -250,6 +250,17 @@ def test_what_is_written(found: Identified, world: tuple[Dataset, Members], tmp_
     text = "\n".join(markdown(found.result))
     assert text.count("| session-k-means | ") == 2
     assert f"{mean:.3f}" in text
+
+
+def test_every_account_is_written_under_its_own_name(world: tuple[Dataset, Members], tmp_path: Path) -> None:
+    dataset, members = world
+    some = identify(dataset, members, ["one-person"], IdentifyOptions(accounts="test"))
+    write_identified(some, tmp_path / "out")
+    with (tmp_path / "out" / "accounts.csv").open() as file:
+        rows = {row["account"]: int(row["events"]) for row in csv.DictReader(file)}
+    events = np.bincount(np.repeat(dataset.sequence_accounts, np.diff(dataset.offsets)))
+    assert 0 < len(rows) < len(dataset.accounts)
+    assert rows == {one: number for one, number in zip(dataset.accounts, events, strict=True) if one in rows}
 
 
 @pytest.fixture(scope="module")

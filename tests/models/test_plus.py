@@ -16,7 +16,7 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.memory import Memory
-from lightgc2n.models.plus import LightGC2NPlus
+from lightgc2n.models.plus import UNBALANCED, LightGC2NPlus
 from lightgc2n.models.plus_variants import PLUS_VARIANTS
 from tests.models.small import SPLIT, asked_batch, one_batch
 from tests.worlds import dataset_of
@@ -158,8 +158,41 @@ def test_validation_decides_which_trends_speak() -> None:
     model = plus(split=split).eval()
     model.calibrate(lambda: query_batches(split.validation, 16))
     assert sum(name.startswith("trends of") for name in model.fitted()) == 4
+    chosen = model.fitted()
+    model.calibrate(lambda: query_batches(split.validation, 16))
+    assert model.fitted() == chosen  # what was chosen before has no say
+
+
+def test_the_trends_with_the_best_ranks_are_chosen() -> None:
+    split = timed_split()
+    model = plus(split=split).eval()
+    assert split.known is not None
+    assert model.refresh(split.known)  # so that what is asked for came lately
+    model.calibrate(lambda: query_batches(split.test, 16))
+    trends, chosen = model.trends, model.trends.chosen.clone()
+    model.memory.balance.copy_(torch.tensor(UNBALANCED))
+    gains = []
+    for choice in trends.choices:
+        trends.chosen.copy_(choice)
+        gain = 0.0
+        for asked in query_batches(split.test, 16):
+            for row, target in zip(scores(model, asked.batch), asked.target.tolist(), strict=True):
+                rank = 1 + int((row > row[target]).sum())
+                gain += 1 / rank if rank <= 20 else 0.0
+        gains.append(gain)
+    assert min(gains) < max(gains)
+    assert gains[trends.choices.tolist().index(chosen.tolist())] == pytest.approx(max(gains))
+
+
+def test_without_trends_there_is_nothing_to_choose() -> None:
+    split = timed_split()
     without = plus("lightgc2n-plus-wo-trends", split=split)
     without.calibrate(lambda: query_batches(split.validation, 16))
     assert set(without.fitted()) == {"added", "times", "place"}
     assert split.known is not None
     assert not without.refresh(split.known)
+
+
+def test_followers_are_asked_for_no_farther_than_events_are() -> None:
+    with pytest.raises(SettingError, match=r"reach 6: at most newest \(5\)"):
+        plus(reach=6)

@@ -1,5 +1,6 @@
 """Experiments as a stranger runs them: a quick look, going on after a kill, another machine, refusals."""
 
+import errno
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ import torch
 
 from lightgc2n.data.audit import audit_split
 from lightgc2n.data.dataset import load_dataset
+from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.studies.catalogue import STUDIES
@@ -199,6 +201,11 @@ def test_a_pack_runs_in_slices_elsewhere_and_comes_home(data: tuple[Path, Path],
     assert (done.returncode, done.stdout) == (0, f"ablation: written to {tmp_path / 'home' / 'report.html'}\n")
     again = run("experiment", *words, "--out", tmp_path / "home", "--device", "cpu")
     assert "4 runs, 4 of them finished" in again.stderr  # what came home counts as done here
+    with pytest.MonkeyPatch.context() as patch:  # a disk that is full before a run's results are there
+        patch.setattr("lightgc2n.studies.packing.shutil.copy2", full)
+        with pytest.raises(OutputError):
+            unpack(results, tmp_path / "full")
+    assert not list((tmp_path / "full").rglob("results.json"))
     assert unpack(results, tmp_path / "home") == ["ablation"]
     shutil.copy(pack, tmp_path / "other.tgz")
     with (tmp_path / "other.tgz").open("ab") as file:
@@ -207,6 +214,34 @@ def test_a_pack_runs_in_slices_elsewhere_and_comes_home(data: tuple[Path, Path],
         run_pack(tmp_path / "other.tgz", results, Pace())
     with pytest.raises(DataError, match="not an archive of ours"):
         unpack(data[1] / "events.npy", tmp_path / "home")
+
+
+def full(source: Path, to: Path) -> Path:
+    if Path(source).name == "results.json":
+        raise OSError(errno.ENOSPC, "No space left on device")
+    return Path(shutil.copyfile(source, to))
+
+
+@pytest.mark.usefixtures("at_home")
+def test_data_of_one_name_in_two_folders_have_a_table_each(tmp_path: Path) -> None:
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for seed, folder in enumerate(folders):
+        generate(HouseholdConfig(accounts=50), seed=seed, out=tmp_path / "homes")
+        (tmp_path / "homes").rename(folder)
+    assert len({load_dataset(folder).name for folder in folders}) == 1
+    words = ["--models", "popularity", "--device", "cpu", "--out", tmp_path / "out"]
+    assert run("experiment", "table1", "--data", *folders, *words).returncode == 0
+    section, _ = document(tmp_path / "out").sections
+    assert len({table.caption for table in section.tables}) == len(section.tables) >= 2
+
+
+@pytest.mark.usefixtures("at_home")
+def test_a_later_command_keeps_the_honest_logs_of_a_leak(data: tuple[Path, Path], tmp_path: Path) -> None:
+    words = ["--device", "cpu", "--out", tmp_path / "out", "--models"]
+    assert run("experiment", "leak", "--data", *data, *words, "recency").returncode == 0
+    assert run("experiment", "leak", "--data", data[0], *words, "popularity").returncode == 0
+    asked = read_experiment(tmp_path / "out" / "leak")["asked"]
+    assert asked[data[0].name]["beside"] == data[1].name
 
 
 def test_a_pack_needs_a_bare_machine_and_the_source_in_it(data: tuple[Path, Path], tmp_path: Path) -> None:
