@@ -20,6 +20,7 @@ from lightgc2n.training.record import Row, recording
 from lightgc2n.training.steps import Steps, TrainingConfig
 
 BEST, LAST = "best.safetensors", "last.safetensors"
+BUDGET = "budget"  # what ended a run that had all its epochs
 
 
 def train(
@@ -47,6 +48,8 @@ def train(
     model.to(device)
     steps = Steps(model, split.train, config, device)
     progress = _resume(model, steps.optimizer, folder)
+    if progress.ended_by == BUDGET and progress.epochs < config.epochs:
+        progress.ended_by = ""  # it was given more since
     best = _weights(model) if folder is None else None
     if epochs_before and not progress.epochs and evaluate is not None:
         progress.best_value = evaluate(model.eval())
@@ -111,7 +114,7 @@ def _epoch(model: Model, steps: Steps, config: TrainingConfig, epoch: int) -> di
 def _end(progress: Progress, config: TrainingConfig, chosen: bool) -> str:
     if chosen and progress.epochs - 1 - progress.best_epoch >= config.patience * config.evaluate_every:
         return "patience"
-    return "budget" if progress.epochs >= config.epochs else ""
+    return BUDGET if progress.epochs >= config.epochs else ""
 
 
 def _sentence(row: Row, progress: Progress, config: TrainingConfig, split: Split) -> str:

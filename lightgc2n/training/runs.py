@@ -19,7 +19,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from lightgc2n.training.loop import BEST, LAST
 from lightgc2n.training.record import BOARD, METRICS
 from lightgc2n.training.steps import TrainingConfig
 
-RUN = "run.json"
+RUN, TESTED = "run.json", "results.json"
 
 
 @dataclass(frozen=True)
@@ -81,18 +81,32 @@ class RunPlan:
 
 
 def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
-    """Makes the folder of a run, or checks that the one that is there holds the same run."""
-    if _holds_epochs(folder):
-        refuse_another_run(folder, plan, dataset)
-    else:
-        description = json.dumps(plan.describe(dataset), indent=1) + "\n"
+    """Makes the folder of a run, or checks that the one that is there holds the same run, or one with fewer epochs."""
+    if not _holds_epochs(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with sole_trainer(folder):  # one in its first epoch is not to be replaced
             for name in vocabulary_files():
                 (folder / name).unlink(missing_ok=True)
-            with new_file(folder / RUN, force=True) as temporary:
-                temporary.write_text(description, encoding="utf-8")
+            _write_run(folder, plan.describe(dataset))
+    elif _is_given_more_epochs(folder, plan):
+        refuse_another_run(folder, replace(plan, training=plan_of(folder).training), dataset)
+        with sole_trainer(folder):
+            _write_run(folder, read_run(folder) | {"training": asdict(plan.training)})
+    else:
+        refuse_another_run(folder, plan, dataset)
     write_vocabularies(folder, dataset)
+
+
+def _is_given_more_epochs(folder: Path, plan: RunPlan) -> bool:
+    """Whether a run is to go on beyond its last epoch; one whose test stands beside it is as it is."""
+    kept = plan_of(folder).training
+    more = plan.training.epochs > kept.epochs and replace(kept, epochs=plan.training.epochs) == plan.training
+    return more and not (folder / TESTED).exists()
+
+
+def _write_run(folder: Path, description: dict[str, Any]) -> None:
+    with new_file(folder / RUN, force=True) as temporary:
+        temporary.write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
 
 
 def refuse_another_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:

@@ -162,3 +162,20 @@ def test_a_full_disk_is_named(data: Path, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(checkpoints, "save_file", full)
     with pytest.raises(OutputError, match=r"safetensors: cannot be written: No space left.*the same command goes on"):
         train_run(RunPlan(data, "lightgc2n-wo-dr", training=FEW), tmp_path / "run")
+
+
+def test_a_run_that_is_given_more_epochs_is_one_that_had_them_from_the_start(data: Path, tmp_path: Path) -> None:
+    def plan(epochs: int) -> RunPlan:
+        return RunPlan(data, "lightgc2n-wo-dr", training=TrainingConfig(epochs=epochs, batch_size=32))
+
+    train_run(plan(2), tmp_path / "run")
+    assert train_run(plan(4), tmp_path / "run").epochs == 4
+    train_run(plan(4), tmp_path / "whole")
+    grown, whole = (load_run(tmp_path / name)[1].state_dict() for name in ("run", "whole"))
+    assert all(torch.equal(grown[name], whole[name]) for name in whole)
+    assert plan_of(tmp_path / "run").training.epochs == 4
+    with pytest.raises(OutputError, match=r"training\.epochs is 4 there, 3 is asked for"):
+        train_run(plan(3), tmp_path / "run")
+    (tmp_path / "run" / "results.json").write_text("{}")  # its test would no longer be its own
+    with pytest.raises(OutputError, match=r"training\.epochs is 4 there, 5 is asked for"):
+        train_run(plan(5), tmp_path / "run")
