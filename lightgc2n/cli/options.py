@@ -1,12 +1,14 @@
 """Options that mean the same in every command."""
 
 import csv
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lightgc2n.config import LARGEST_SEED
+from lightgc2n.errors import DataError
 
 DatasetFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A prepared dataset (made by import or generate).")]
 Seed = Annotated[
@@ -30,6 +32,16 @@ Times = Annotated[
     str | None,
     typer.Option("--times", metavar="TIME,...", help="When each event of --history was (ISO), to find people in it."),
 ]
+
+
+def known_history(text: str | None, items: Container[str]) -> list[str] | None:
+    """The ids of a history; one of which nothing is known is refused, since its list would be that of anybody."""
+    ids = split_ids(text)
+    if ids and not any(one in items for one in ids):
+        raise DataError(
+            f"--history: no item {', '.join(map(repr, ids[:3]))} is known here. Give ids as the log has them."
+        )
+    return ids
 
 
 def split_ids(text: str | None) -> list[str] | None:

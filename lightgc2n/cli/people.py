@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from lightgc2n.cli.options import History, Json, Times, split_ids
+from lightgc2n.cli.options import History, Json, Times, known_history, split_ids
 from lightgc2n.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def people(
 
     known = read_titles(titles) if titles is not None else {}
     recommender = load(run, data)
-    found = recommender.people(account, split_ids(history), split_ids(times), k=k, exclude_seen=exclude_seen)
+    shown = known_history(history, recommender.dataset.item_index)
+    found = recommender.people(account, shown, split_ids(times), k=k, exclude_seen=exclude_seen)
     known = known or recommender.titles
     if json:
         print_json(_as_json(found, known))

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from lightgc2n.cli.options import Force, History, Json, Times, split_ids
+from lightgc2n.cli.options import Force, History, Json, Times, known_history, split_ids
 from lightgc2n.cli.printing import print_json, print_table
 from lightgc2n.errors import SettingError
 from lightgc2n.progress import say
@@ -80,7 +80,7 @@ def recommend(
         "deny": recommender.read_items(deny) if deny else None,
         "domain": domain,
     }
-    items = split_ids(history)
+    items = known_history(history, recommender.dataset.item_index)
     if items is None and not (person or together):
         lists = recommender.recommend_many(None if all_accounts else account, **wish)
     else:

@@ -89,6 +89,9 @@ def test_a_history(trained: Path, recommender: Recommender) -> None:
     assert json.loads(both.stdout)[0]["items"] == [one._asdict() for one in recommender.recommend(account, items, k=3)]
     quoted = recommend(trained, "--history", f'"x, y",{items[0]}', "-k", 3)
     assert "left out of the history, because not in data: 'x, y'" in quoted.stderr
+    unknown = recommend(trained, "--history", "Alien, part 84", "-k", 3)
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "--history: no item 'Alien', ' part 84' is known here." in unknown.stderr
     nothing = recommend(trained, "--history", "", "-k", 3)
     assert "no history: the most popular items" in nothing.stderr
 
