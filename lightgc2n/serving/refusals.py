@@ -67,11 +67,14 @@ def add_handlers(app: FastAPI) -> None:
         assert isinstance(problem, LightGC2NError)
         return from_problem(problem).response()
 
-    async def invalid(_request: Request, problem: Exception) -> Response:
+    async def invalid(request: Request, problem: Exception) -> Response:
         assert isinstance(problem, RequestValidationError)
         # What was sent is not repeated: it may be long, and it may name somebody.
         found = [{"where": _place(one["loc"]), "message": one["msg"]} for one in problem.errors()[:MOST_DETAILS]]
-        return RefusedError(422, "invalid", "the request is not of the expected form", found).response()
+        message = "the request is not of the expected form"
+        if request.method == "POST" and "json" not in request.headers.get("content-type", ""):
+            message += "; send the header Content-Type: application/json"
+        return RefusedError(422, "invalid", message, found).response()
 
     async def by_http(_request: Request, problem: Exception) -> Response:
         assert isinstance(problem, HTTPException)

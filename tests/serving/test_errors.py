@@ -120,6 +120,7 @@ def test_details_name_the_place_and_not_the_content(client: Client) -> None:
 def test_only_json_is_read(client: Client) -> None:
     # A form of another website can send text, but not JSON, without the browser asking first.
     reply = client.ask("POST", "/v1/recommend", b'{"history": []}', {"Content-Type": "text/plain"})
+    assert "send the header Content-Type: application/json" in reply.json["error"]["message"]
     assert reply.status == 422
 
 
