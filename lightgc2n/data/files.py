@@ -75,14 +75,18 @@ def _told_of(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        about = Path(os.fsdecode(problem.filename)) if isinstance(problem.filename, str | bytes) else None
-        own = about is not None and (
-            about.parent == path.parent or about in path.parents or path.parent in about.parents
-        )
-        if problem.errno not in FULL and not own:
+        if problem.errno not in FULL and not _is_about(path, problem.filename):
             raise
-        way = "Make room there" if problem.errno in FULL else "Choose a place where a file can be made"
+        way = "Make room there" if problem.errno in FULL else "Choose a place where it can be made"
         raise OutputError(f"{path}: cannot be written: {problem.strerror}. {way}, then try again.") from None
+
+
+def _is_about(path: Path, name: object) -> bool:
+    if not isinstance(name, str | bytes):
+        return False
+    about, path = (Path(os.path.abspath(one)) for one in (os.fsdecode(name), path))
+    temporary = any(part.startswith(".") and path.name in part for part in about.parts)
+    return temporary or about == path or about in path.parents
 
 
 def sha256(path: Path) -> str:

@@ -177,7 +177,10 @@ def test_what_cannot_be_written_is_told_of_the_name_that_was_asked_for(
     full = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(OutputError, match=r"out: cannot be written: No space left.*Make room"), make(tmp_path / "out"):
         raise full
-    elsewhere = FileNotFoundError(errno.ENOENT, "No such file or directory", "/nowhere/log.csv")
+    elsewhere = FileNotFoundError(errno.ENOENT, "No such file or directory", str(tmp_path / "log.csv"))
     with pytest.raises(FileNotFoundError), make(tmp_path / "out"):
         raise elsewhere
+    forbidden = PermissionError(errno.EACCES, "Permission denied", str(tmp_path / ".out.x7" / "part"))
+    with pytest.raises(OutputError, match=r"out: cannot be written: Permission denied"), make(tmp_path / "out"):
+        raise forbidden
     assert names(tmp_path) == ["file"]
