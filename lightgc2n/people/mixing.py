@@ -46,7 +46,8 @@ def by_mixture(logs: Logs, count: Longs | None, random: Random, *, guarded: bool
     state = random.bit_generator.state  # what evidence alone would go on with
     merged = merged_anew(sessions, learned.contrast, learned.fold, random) if guarded or count is None else None
     unproven = guarded and merged is None
-    mixture = None if unproven else Mixture.learn(training, learned, np.random.default_rng(0))
+    # From the seed anew: what was drawn until here depends on whether the count is given.
+    mixture = None if unproven else Mixture.learn(training, learned, _afresh(random))
     if mixture is None or (guarded and merged is not None and not _mixture_wins(mixture, learned, sessions, merged)):
         random.bit_generator.state = state
         if count is not None:
@@ -54,6 +55,13 @@ def by_mixture(logs: Logs, count: Longs | None, random: Random, *, guarded: bool
         return by_evidence(learned, logs, learn_count(sessions, learned.contrast, learned.fold, random))
     head = _mixture_head(mixture, learned, sessions, merged) if count is None else count
     return ask_all(learned, logs, partial(_seen, mixture, learned), head)
+
+
+def _afresh(random: Random) -> Random:
+    """A generator that starts where the given one started."""
+    seeds = random.bit_generator.seed_seq
+    assert isinstance(seeds, np.random.SeedSequence)
+    return np.random.default_rng(np.random.SeedSequence(seeds.entropy, spawn_key=seeds.spawn_key))
 
 
 @dataclass(frozen=True)

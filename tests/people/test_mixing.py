@@ -10,7 +10,7 @@ from lightgc2n.people.asking import by_contrast
 from lightgc2n.people.counting import chances, decide
 from lightgc2n.people.evidence import learn
 from lightgc2n.people.floors import Told
-from lightgc2n.people.mixing import by_mixture
+from lightgc2n.people.mixing import _afresh, by_mixture
 from lightgc2n.people.mixture import Mixture
 from tests.people.test_evidence import asked, shared, world
 from tests.people.test_merging import town
@@ -103,3 +103,15 @@ def test_which_is_better_is_asked_of_merged_accounts(monkeypatch: pytest.MonkeyP
     assert len(asked_of) == 8
     monkeypatch.setattr(Mixture, "assign", real)
     assert np.array_equal(chosen, by_contrast(logs, people, np.random.default_rng(0)))
+
+
+def test_the_seed_reaches_the_mixture() -> None:
+    logs, people = town(60, longer=False)
+    found = [by_mixture(logs, people, np.random.default_rng(seed)) for seed in (0, 0, 1)]
+    assert np.array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2])
+    first = _afresh(np.random.default_rng(7)).random(3)
+    moved = np.random.default_rng(7)
+    moved.random(5)
+    assert np.array_equal(_afresh(moved).random(3), first)
+    assert np.array_equal(np.random.default_rng(7).random(3), first)
