@@ -17,7 +17,7 @@ from lightgc2n.people.sessions import session_numbers
 from lightgc2n.recommending.histories import whole_logs
 
 UNLIKELY = 0.02  # people who are less likely to act are not asked
-SESSIONS, FADING = 4, 0.6  # newest sessions, and how much less each earlier one counts
+SESSIONS, FADING = 8, 0.75  # newest sessions, and how much less each earlier one counts
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,35 @@ def _events(train: Training) -> Longs:
 
 def likely_person(dataset: Dataset, asked: Rolling, finder: PeopleFinder, count: int | None = None) -> Way:
     """The events of each person found before the period, by how likely that person acts."""
+    people = _people_of(dataset, asked, finder, count)
+
+    def ask(question: int) -> list[Asking]:
+        start, place = int(asked.queries.start[question]), int(asked.queries.target_event[question])
+        return _of_people(people(question), place - start, start)
+
+    return ask
+
+
+def likely_sessions(dataset: Dataset, asked: Rolling, finder: PeopleFinder, count: int | None = None) -> Way:
+    """The account up to the end of each of its newest sessions, by its age and by how likely its person acts now."""
+    people, newest = _people_of(dataset, asked, finder, count), newest_sessions(asked)
+
+    def ask(question: int) -> list[Asking]:
+        start, place = int(asked.queries.start[question]), int(asked.queries.target_event[question])
+        found, shown = people(question), newest(question)
+        share, chances = found.shares(place - start), found.chances(place - start)
+        likely = [float(share[one.places[-1] - start] @ chances) for one in shown]
+        return [Asking(one.places, one.weight * chance) for one, chance in zip(shown, likely, strict=True)]
+
+    return ask
+
+
+def _people_of(dataset: Dataset, asked: Rolling, finder: PeopleFinder, count: int | None) -> Callable[[int], Followed]:
+    """From a question the people of its account, found before the period and followed through it."""
     followed: dict[int, Followed] = {}
     queries = asked.queries
 
-    def ask(question: int) -> list[Asking]:
+    def people(question: int) -> Followed:
         account, start = int(queries.owner[question]), int(queries.start[question])
         if account not in followed:
             followed.clear()  # questions come account by account
@@ -91,10 +116,9 @@ def likely_person(dataset: Dataset, asked: Rolling, finder: PeopleFinder, count:
             assert dataset.times is not None
             items, times = np.asarray(dataset.events[log]), np.asarray(dataset.times[log])
             followed[account] = follow(finder, items, times, known, account, count)
-        place = int(queries.target_event[question]) - start
-        return _of_people(followed[account], place, start)
+        return followed[account]
 
-    return ask
+    return people
 
 
 def _of_people(people: Followed, place: int, start: int) -> list[Asking]:

@@ -8,6 +8,8 @@ events between the two cuts. Labels choose these two numbers there, score, and m
 account          the account's own list
 likely person    the events of each person found, by how likely they act
 likely of five   the same, five people being looked for in every account
+likely sessions  the account up to the end of each of its newest sessions, the newest counting most, and those of
+                 people who are likely acting (of five)
 newest sessions  no people: the account up to the end of each of its newest sessions, the newest counting most
 true person      the events of who really acts: a ceiling, which no method may know
 """
@@ -35,7 +37,16 @@ from lightgc2n.evaluation.metrics import Floats, paired_p_values
 from lightgc2n.evaluation.people import Served, measure_served
 from lightgc2n.evaluation.ranks import asked_in_domains, refuse_not_finite, rows_per_tile, targets_in_history
 from lightgc2n.experiments.people import IdentifyOptions, in_part
-from lightgc2n.experiments.rolling import Rolling, Way, asked_with, likely_person, newest_sessions, rolling, true_person
+from lightgc2n.experiments.rolling import (
+    Rolling,
+    Way,
+    asked_with,
+    likely_person,
+    likely_sessions,
+    newest_sessions,
+    rolling,
+    true_person,
+)
 from lightgc2n.experiments.single import ready_for_test
 from lightgc2n.layers.ranking import rank_by_counting
 from lightgc2n.models.contract import Model
@@ -163,6 +174,7 @@ def _ranked(
     ways = {
         "likely person": likely_person(dataset, asked, finder),
         "likely of five": likely_person(dataset, asked, finder, MOST_PEOPLE),
+        "likely sessions": likely_sessions(dataset, asked, finder, MOST_PEOPLE),
         "newest sessions": newest_sessions(asked),
         "true person": true_person(asked, member),
     }

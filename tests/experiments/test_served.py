@@ -11,7 +11,15 @@ from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import Split, SplitConfig, split_dataset
 from lightgc2n.evaluation.people import measure_served
-from lightgc2n.experiments.rolling import Asking, Rolling, asked_with, newest_sessions, rolling, true_person
+from lightgc2n.experiments.rolling import (
+    Asking,
+    Rolling,
+    asked_with,
+    likely_sessions,
+    newest_sessions,
+    rolling,
+    true_person,
+)
 from lightgc2n.experiments.served import WEIGHTS, Ranked, choose
 from tests.cli.test_commands import Done, run
 from tests.worlds import dataset_of
@@ -53,7 +61,7 @@ def test_histories_to_ask_with() -> None:
     dataset, split = world()
     asked = rolling(dataset, split, "test", HOUR * 1_000_000)
     sessions = newest_sessions(asked)(1)
-    assert [(one.places.tolist(), one.weight) for one in sessions] == [([4, 5, 6, 7], 1.0), ([4, 5, 6], 0.6)]
+    assert [(one.places.tolist(), one.weight) for one in sessions] == [([4, 5, 6, 7], 1.0), ([4, 5, 6], 0.75)]
     member = np.array([0, 1, 0, 0, 2, 3, 2, 3, 3, 4])
     assert [one.places.tolist() for one in true_person(asked, member)(1)] == [[5, 7]]
     queries = asked_with(dataset, asked, np.array([0, 1]), [[Asking(np.array([0, 2]), 1.0)], sessions])
@@ -63,6 +71,26 @@ def test_histories_to_ask_with() -> None:
     assert queries.times is not None
     assert queries.times[queries.target_event].tolist() == dataset.times[[3, 8, 8]].tolist()
     assert set(queries.account.tolist()) == {-1}
+
+
+def test_sessions_of_who_is_likely_acting(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, split = world()
+    asked = rolling(dataset, split, "test", HOUR * 1_000_000)
+    share = np.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.2, 0.8]])  # of b's first session, and of its second
+
+    class Found:
+        def shares(self, place: int) -> np.ndarray:
+            return share[:place]
+
+        def chances(self, place: int) -> np.ndarray:
+            assert place == 4
+            return np.array([0.25, 0.75])
+
+    monkeypatch.setattr("lightgc2n.experiments.rolling.follow", lambda *_: Found())
+    found = likely_sessions(dataset, asked, None)(1)  # type: ignore[arg-type]
+    assert [one.places.tolist() for one in found] == [[4, 5, 6, 7], [4, 5, 6]]
+    expected = [0.2 * 0.25 + 0.8 * 0.75, 0.75 * (0.9 * 0.25 + 0.1 * 0.75)]
+    assert [one.weight for one in found] == pytest.approx(expected)
 
 
 def ranked(by_weight: np.ndarray, going_on: list[bool]) -> Ranked:
@@ -104,7 +132,14 @@ def test_the_command(town: Path) -> None:
     done = serve(town, "sequential-rules", "--out", town / "served.json")
     assert done.returncode == 0, done.stderr
     result = json.loads((town / "served.json").read_text())
-    assert list(result["rows"]) == ["account", "likely person", "likely of five", "newest sessions", "true person"]
+    assert list(result["rows"]) == [
+        "account",
+        "likely person",
+        "likely of five",
+        "likely sessions",
+        "newest sessions",
+        "true person",
+    ]
     for way in result["rows"]:
         assert way in done.stdout
     own = result["rows"]["account"]
