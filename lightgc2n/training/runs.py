@@ -83,11 +83,12 @@ class RunPlan:
 def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
     """Makes the folder of a run, or checks that the one that is there holds the same run, or one with fewer epochs."""
     if not _holds_epochs(folder):
+        description = plan.describe(dataset)  # before anything is made: wrong settings are refused here
         folder.mkdir(parents=True, exist_ok=True)
         with sole_trainer(folder):  # one in its first epoch is not to be replaced
             for name in vocabulary_files():
                 (folder / name).unlink(missing_ok=True)
-            _write_run(folder, plan.describe(dataset))
+            _write_run(folder, description)
     elif _is_given_more_epochs(folder, plan):
         refuse_another_run(folder, replace(plan, training=plan_of(folder).training), dataset)
         with sole_trainer(folder):
