@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lightgc2n.config import LARGEST_SEED
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, SettingError
 
 DatasetFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A prepared dataset (made by import or generate).")]
 Seed = Annotated[
@@ -46,4 +46,9 @@ def known_history(text: str | None, items: Container[str]) -> list[str] | None:
 
 def split_ids(text: str | None) -> list[str] | None:
     """What stands between commas; an id with a comma of its own stands in double quotes, as in CSV."""
-    return None if text is None else [part for part in next(csv.reader([text]), []) if part]
+    if text is None:
+        return None
+    try:
+        return [part for part in next(csv.reader([text]), []) if part]
+    except csv.Error as problem:
+        raise SettingError(f"expected ids with commas between them, found {text[:40]!r}: {problem}.") from None

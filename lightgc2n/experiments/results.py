@@ -16,9 +16,9 @@ from lightgc2n.errors import DataError
 from lightgc2n.evaluation.metrics import Floats, Longs, gains
 from lightgc2n.experiments.contestants import Conditions, ranked
 from lightgc2n.experiments.single import evaluate_run, open_data
-from lightgc2n.training.runs import RunPlan, sole_trainer, start_run, versions
+from lightgc2n.training.runs import TESTED, RunPlan, sole_trainer, start_run, versions
 
-RESULTS, RANKS = "results.json", "ranks.npz"
+RESULTS, RANKS = TESTED, "ranks.npz"
 CUTOFFS = (5, 10, 20)
 UNTRAINED = {"epochs": 0, "best_epoch": -1, "ended_by": "", "training_seconds": 0.0, "validation": None}  # a floor
 KEPT = ("parameters", "stored_numbers", *UNTRAINED, "peak_memory_mb")

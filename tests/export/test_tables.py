@@ -152,3 +152,15 @@ def test_followers_in_few_bytes(items: int, room: tuple[int, int, int], tmp_path
     assert found.tolist() == [pairs.columns.tolist(), pairs.counts.tolist()]
     assert graph.weights["followers.bytes"].dtype == np.uint8
     assert graph.weights["followers.lower"].itemsize == {2**8: 1, 2**16: 2, 2**32: 4}[room[0]]
+
+
+def test_fractions_have_more_codes_than_whole_counts(tmp_path: Path) -> None:
+    """4,000 items leave 16 codes beside a byte: enough for whole counts, too few for shares of steps."""
+    counts = np.zeros((4000, 64), dtype=np.float32)
+    counts[0] = 1 / np.arange(1, 65)
+    columns = np.tile(np.arange(64, dtype=np.int32), (4000, 1))
+    pairs, graph = Pairs(columns, counts), Graph()
+    _, times = pairs.packed_in(graph, graph.input("place", INT64, ["P"]))
+    found = computed(graph, times.wider(0), tmp_path, {"place": np.arange(len(pairs.columns))}, "XP")[0]
+    assert room_in_bytes(4000)[2] == 16
+    assert found.tolist() == pairs.counts.tolist()

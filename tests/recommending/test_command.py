@@ -89,6 +89,8 @@ def test_a_history(trained: Path, recommender: Recommender) -> None:
     assert json.loads(both.stdout)[0]["items"] == [one._asdict() for one in recommender.recommend(account, items, k=3)]
     quoted = recommend(trained, "--history", f'"x, y",{items[0]}', "-k", 3)
     assert "left out of the history, because not in data: 'x, y'" in quoted.stderr
+    broken = recommend(trained, "--history", "a\nb", "-k", 3)
+    assert (broken.returncode, "expected ids with commas between them" in broken.stderr) == (2, True)
     unknown = recommend(trained, "--history", "Alien, part 84", "-k", 3)
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert "--history: no item 'Alien', ' part 84' is known here." in unknown.stderr
