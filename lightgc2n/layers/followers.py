@@ -1,19 +1,48 @@
 """What follows what: for every item its most frequent followers in training, as a bonus on their scores.
 
-Shapes: Q questions, M items, K followers kept, L newest events asked.
+Shapes: Q questions, M items, K followers kept, L newest events asked, R steps of reach.
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from lightgc2n.data.batches import TrainingBatch
 from lightgc2n.data.splits import Training
 from lightgc2n.graph.steps import steps_within
 
 FIRST_SHRINKING, FIRST_FLOOR = 20.0, 0.003
+
+
+@dataclass(frozen=True)
+class OwnSteps:
+    """The items of a log around each target: R before it, the nearest first, and R from it on."""
+
+    before: Int[Tensor, "Q R"]
+    came: Float[Tensor, "Q R"]  # 0 where the log begins later
+    after: Int[Tensor, "Q R"]
+    comes: Float[Tensor, "Q R"]  # 0 where it ends sooner
+    steps: Float[Tensor, "R R"]  # what a step from one of the former to one of the latter counts
+
+    @classmethod
+    def around(cls, batch: TrainingBatch, at: Int[Tensor, "Q"], reach: int) -> "OwnSteps":
+        """Of whole logs: at the places `at`, as row * T + place, the target is the next item."""
+        width, near = batch.log.shape[1], torch.arange(reach, device=at.device)
+        place, row = (at % width)[:, None], (at - at % width)[:, None]
+        back, on = place - near, place + near
+        came, comes = back >= 0, on < batch.seen.sum(dim=1)[at // width, None]
+        apart = near[:, None] + near + 1
+        return cls(
+            batch.log.flatten()[row + back.clamp(min=0)],
+            came.float(),
+            batch.next_item.flatten()[row + on.clamp(max=width - 1)],
+            comes.float(),
+            (apart <= reach) / apart,
+        )
 
 
 class Followers(nn.Module):
@@ -48,7 +77,7 @@ class Followers(nn.Module):
         events: Int[Tensor, "Q L"],
         like: Float[Tensor, "Q L"],
         known: Float[Tensor, "Q L"],
-        target: Int[Tensor, "Q"] | None = None,
+        own: OwnSteps | None = None,
     ) -> tuple[Int[Tensor, "Q C"], Float[Tensor, "Q C"]]:
         """Followers of the newest events, and the bonus of each.
 
@@ -56,16 +85,17 @@ class Followers(nn.Module):
             events: the newest first.
             like: how likely each is of the person who acts now.
             known: 0 where a log is shorter.
-            target: in training, what came next: the step to it is not counted, as it will not be in a test.
+            own: in training, the steps of the log that are not counted, as they will not be in a test.
         """
         columns, counts, leaving = self.columns[events], self.counts[events], self.leaving[events]
-        if target is not None:
-            # An item may stand among the newest events more than once: all its steps to the target are left out.
-            same = events[:, :, None] == events[:, None, : self.reach]
-            step = known[:, : self.reach] / torch.arange(1, self.reach + 1, device=known.device)
-            asked = (same * step[:, None]).sum(dim=-1)
-            own = asked[..., None] * ((columns == target[:, None, None]) & (counts > 0))
-            counts, leaving = counts - own, leaving - asked
+        if own is not None:
+            # Steps of the log itself that end at the target or lead over it: none of them has happened yet.
+            asked = (events[:, :, None] == own.before[:, None]) * own.came[:, None] @ own.steps  # [Q, L, R]
+            asked = asked * own.comes[:, None]
+            real = counts > 0
+            for step in range(asked.shape[-1]):
+                counts = counts - asked[..., step, None] * ((columns == own.after[:, step, None, None]) & real)
+            leaving = leaving - asked.sum(dim=-1)
         share = counts / (leaving + self.shrinking.exp())[..., None]
         weight = (self.weight + self.person * like) * known
         bonus = weight[..., None] * torch.log1p(share / self.floor.exp()[:, None])
@@ -98,6 +128,6 @@ class NoFollowers(nn.Module):
         events: Int[Tensor, "Q L"],
         like: Float[Tensor, "Q L"],
         known: Float[Tensor, "Q L"],
-        target: Int[Tensor, "Q"] | None = None,
+        own: OwnSteps | None = None,
     ) -> tuple[Int[Tensor, "Q L"], Float[Tensor, "Q L"]]:
         return events, torch.zeros_like(like)

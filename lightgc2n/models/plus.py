@@ -19,7 +19,7 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.layers.balance import Shown, draw_up
 from lightgc2n.layers.crossentropy import linear_cross_entropy
-from lightgc2n.layers.followers import Followers, NoFollowers
+from lightgc2n.layers.followers import Followers, NoFollowers, OwnSteps
 from lightgc2n.layers.memory import Memory, NoMemory, Remembered
 from lightgc2n.layers.propagation import rows_of
 from lightgc2n.layers.ranking import rank_by_counting
@@ -123,18 +123,19 @@ class LightGC2NPlus(Model):
 
     def losses(self, encoded: Float[Tensor, "M D"], batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
         """The mean over all places that count, against all items."""
-        batch = cut_rows(batch, self.config.max_length)
+        whole, place = batch, torch.arange(batch.log.numel(), device=batch.log.device).view_as(batch.log)
+        batch = cut_rows(replace(whole, next_item=place), self.config.max_length)  # carries where each event stood
+        at, target = batch.target, whole.next_item.flatten()[batch.target]
         read = self.read(encoded, batch.log)
         questions = Questions.of(read, batch.row, batch.at % batch.log.shape[1])
-        steps, memory = self.steps(questions, batch.target), self.remembered(questions)
+        own = OwnSteps.around(whole, at, self.followers.reach) if isinstance(self.followers, Followers) else None
+        steps, memory = self.steps(questions, own), self.remembered(questions)
         moment = None if batch.moments is None else batch.moments.flatten()[batch.at]
         trends = self.trends(moment, self.bias, len(batch.at))
         parts = zip(steps, trends, (memory.items, memory.added), strict=True)
         columns, values = (torch.cat(part, dim=1) for part in parts)
         asked = rows_of(read.states.flatten(0, 1), batch.at)
-        return {
-            "next_item": linear_cross_entropy(asked, encoded, batch.target, batch.share, self.bias, (columns, values))
-        }
+        return {"next_item": linear_cross_entropy(asked, encoded, target, batch.share, self.bias, (columns, values))}
 
     @torch.no_grad()
     def scores(self, encoded: Float[Tensor, "M D"], batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
@@ -150,14 +151,12 @@ class LightGC2NPlus(Model):
         like = self.same_person(events)
         return Read(log, self.state(events, like), like.mean(dim=1))
 
-    def steps(
-        self, asked: Questions, target: Int[Tensor, "Q"] | None = None
-    ) -> tuple[Int[Tensor, "Q W"], Float[Tensor, "Q W"]]:
+    def steps(self, asked: Questions, own: OwnSteps | None = None) -> tuple[Int[Tensor, "Q W"], Float[Tensor, "Q W"]]:
         """Items that follow the newest events, and what that adds to the score of each."""
         before = asked.place[:, None] - torch.arange(self.config.newest, device=asked.place.device)
         there, before = (before >= 0).float(), before.clamp(min=0)
         newest = asked.log[asked.row[:, None], before]
-        return self.followers(newest, asked.like.gather(1, before), there, target)
+        return self.followers(newest, asked.like.gather(1, before), there, own)
 
     def remembered(self, asked: Questions) -> Remembered:
         """The earlier items, and what having had them adds to the score of each."""

@@ -7,7 +7,8 @@ import torch
 from torch import tensor
 from torch.testing import assert_close
 
-from lightgc2n.layers.followers import Followers, NoFollowers, count_followers
+from lightgc2n.data.batches import training_batches
+from lightgc2n.layers.followers import Followers, NoFollowers, OwnSteps, count_followers
 from tests.graph.logs import training_of
 
 # Steps: 0 to 1 three times, 0 to 2 once, 1 to 0 twice, 2 to 1 once; none leads from one log to the next.
@@ -43,30 +44,38 @@ def test_the_bonus_by_hand() -> None:
     assert total[3] == 0
 
 
-def test_the_step_that_is_asked_for_is_not_counted() -> None:
-    layer = followers()
-    one_less = followers()
-    one_less.counts[0, 0] -= 1  # the step from 0 to 1
-    one_less.leaving[0] -= 1
-    events, like, known = tensor([[0, 0]]), tensor([[1.0, 0.0]]), tensor([[1.0, 0.0]])
-    asked = layer(events, like, known, target=tensor([1]))
-    assert_close(asked[1], one_less(events, like, known)[1])
-    elsewhere = layer(events, like, known, target=tensor([3]))  # no such step: one less to anywhere
-    assert_close(elsewhere[1][0, 0], one_less(events, like, known)[1][0, 0] * _ratio(layer))
+@pytest.mark.parametrize("reach", [1, 2, 3])
+@pytest.mark.parametrize("log", [[0, 1, 0, 1], [0, 2, 1], [1, 1, 3, 1, 0, 1]])
+def test_a_question_sees_no_step_to_its_target_or_over_it(log: list[int], reach: int) -> None:
+    logs = [log, *LOGS]
+    layer = _layer(logs, reach)
+    for place in range(len(log) - 1):
+        batch = next(iter(training_batches(training_of([log], items=4), rows_per_batch=1)))
+        own = OwnSteps.around(batch, tensor([place]), reach)
+        # Cut there, the log is two logs: no step leads from one to the other.
+        blind = _layer([log[: place + 1], log[place + 1 :], *LOGS], reach)
+        asked = _newest(log[: place + 1])
+        assert_close(_totals(layer(*asked, own)), _totals(blind(*asked)))
 
 
-def test_nor_is_it_counted_where_the_newest_item_stands_once_more() -> None:
-    layer, one_less = followers(newest=3), followers(newest=3)
-    one_less.counts[0, 0] -= 1  # the step from 0 to 1, the target
-    one_less.leaving[0] -= 1
-    events, like, known = tensor([[0, 1, 0]]), torch.ones(1, 3), torch.ones(1, 3)
-    found = layer(events, like, known, target=tensor([1]))[1]
-    assert_close(found, one_less(events, like, known)[1])  # item 1 keeps its counts
+def test_a_question_behind_a_shorter_row_counts_nothing_from_its_padding() -> None:
+    batch = next(iter(training_batches(training_of([[1, 2], [3, 0, 0, 2, 0]], items=4), rows_per_batch=2)))
+    own = OwnSteps.around(batch, tensor([0, 6]), reach=2)  # 1 to 2; and 3, 0, 0 to 2, 0
+    assert own.before[1].tolist() == [0, 0]
+    assert own.after[1].tolist() == [2, 0]
+    assert own.came.tolist() == [[1, 0], [1, 1]]
+    assert own.comes.tolist() == [[1, 0], [1, 1]]
+    assert own.steps.tolist() == [[1, 0.5], [0.5, 0]]
 
 
-def _ratio(layer: Followers) -> float:
-    shrinking, floor = layer.shrinking.exp().item(), layer.floor.exp()[0].item()
-    return math.log1p(3 / (3 + shrinking) / floor) / math.log1p(2 / (3 + shrinking) / floor)
+def _layer(logs: list[list[int]], reach: int) -> Followers:
+    return Followers(**count_followers(training_of(logs, items=4), kept=4, reach=reach), newest=3, reach=reach)
+
+
+def _newest(log: list[int]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The three newest events as the model asks for them, how likely they are of who acts, and which are there."""
+    known = tensor([[float(back < len(log)) for back in range(3)]])
+    return tensor([[log[max(0, len(log) - 1 - back)] for back in range(3)]]), torch.ones(1, 3), known
 
 
 def test_events_that_are_not_there_add_nothing() -> None:
@@ -75,9 +84,8 @@ def test_events_that_are_not_there_add_nothing() -> None:
     assert not bonus[0, 4:].any()
 
 
-@pytest.mark.parametrize("target", [None, tensor([1])])
-def test_without_followers_nothing_is_added(target: torch.Tensor | None) -> None:
-    assert not NoFollowers()(tensor([[0, 1]]), torch.ones(1, 2), torch.ones(1, 2), target)[1].any()
+def test_without_followers_nothing_is_added() -> None:
+    assert not NoFollowers()(tensor([[0, 1]]), torch.ones(1, 2), torch.ones(1, 2))[1].any()
 
 
 def test_followers_up_to_two_steps_on_count_by_half() -> None:
@@ -86,17 +94,6 @@ def test_followers_up_to_two_steps_on_count_by_half() -> None:
     assert found["columns"].tolist() == [[1, 0, 2], [0, 1, 0], [1, 0, 0], [0, 0, 0]]
     assert found["counts"].tolist() == [[3.5, 1, 1], [2, 0.5, 0], [1, 0, 0], [0, 0, 0]]
     assert found["leaving"].tolist() == [5.5, 2.5, 1, 0]
-
-
-def test_no_step_to_the_target_is_counted_however_far_it_reaches() -> None:
-    whole = count_followers(training_of(LOGS, items=4), kept=3, reach=2)
-    without = count_followers(
-        training_of([[0, 1, 0], *LOGS[1:]], items=4), kept=3, reach=2
-    )  # the first log's last item
-    layer, blind = (Followers(**tables, newest=3, reach=2) for tables in (whole, without))
-    events, like, known = tensor([[0, 1, 0]]), torch.ones(1, 3), torch.ones(1, 3)  # newest first
-    asked = _totals(layer(events, like, known, target=tensor([1])))
-    assert_close(asked, _totals(blind(events, like, known)))
 
 
 def _totals(found: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:

@@ -11,10 +11,11 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from lightgc2n import zoo
-from lightgc2n.data.batches import MICROSECONDS_A_DAY, Batch, query_batches
+from lightgc2n.data.batches import MICROSECONDS_A_DAY, Batch, query_batches, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
 from lightgc2n.errors import SettingError
+from lightgc2n.layers.followers import count_followers
 from lightgc2n.layers.memory import Memory
 from lightgc2n.models.plus import UNBALANCED, LightGC2NPlus
 from lightgc2n.models.plus_variants import PLUS_VARIANTS
@@ -50,6 +51,30 @@ def test_the_loss_is_that_of_scores_asked_one_by_one(name: str) -> None:
         history = batch.log[row, : place + 1][None]
         logits.append(scores(model, Batch(torch.tensor([0]), history, torch.tensor([place + 1]))))
     assert_close(found, cross_entropy(torch.cat(logits), batch.target), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("reach", "longest"), [(1, 100), (3, 100), (3, 4)])
+def test_a_question_is_asked_as_if_its_log_were_cut_there(reach: int, longest: int) -> None:
+    model, train = plus(reach=reach, max_length=longest, followers=SPLIT.train.items), SPLIT.train
+    batch = next(training_batches(train, len(train.offsets)))
+    losses = []
+    for row, length in enumerate(batch.seen.sum(dim=1).tolist()):
+        start = int(train.offsets[row])
+        for place in range(length):
+            cut = replace(
+                train,
+                offsets=np.insert(train.offsets, row + 1, start + place + 1),
+                sequence_accounts=np.insert(train.sequence_accounts, row, train.sequence_accounts[row]),
+            )
+            blind = count_followers(cut, train.items, reach)
+            for name, table in blind.items():
+                setattr(model.followers, name, table)
+            oldest = max(0, length - longest * -(-(length - place) // longest))  # windows are cut from the newest event
+            history = batch.log[row, oldest : place + 1][None]
+            logits = scores(model, Batch(torch.tensor([0]), history, torch.tensor([history.shape[1]])))
+            losses.append(cross_entropy(logits, batch.next_item[row, place][None]))
+    model = plus(reach=reach, max_length=longest, followers=SPLIT.train.items)
+    assert_close(model.losses(model.encode(), batch)["next_item"], torch.stack(losses).mean(), rtol=1e-4, atol=1e-5)
 
 
 def test_an_account_is_its_log() -> None:
