@@ -39,7 +39,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 RESULTS = ROOT / "results"
-CALLED = {"LightGC²N, d 16": "lightgc2n", "LightGC²N, tuned": "lightgc2n", "π-Net, two seeds on E, one on V": "pi-net",
+CALLED = {"LightGC²N, d 16": "lightgc2n", "LightGC²N, tuned": "lightgc2n", "π-Net": "pi-net",
           "**LightGC²N-plus, ours**": "lightgc2n-plus"}  # fmt: skip
 
 
