@@ -10,14 +10,16 @@ from math import log
 
 from lightgc2n.errors import MissingExtraError
 from lightgc2n.reporting.contests import Contest
-from lightgc2n.reporting.findings import NO_RUNS, Finding, tallied
+from lightgc2n.reporting.findings import NO_RUNS, Finding, counted, settle, tallied
 from lightgc2n.reporting.measured import Measured
-from lightgc2n.reporting.values import MODEL, sweep
+from lightgc2n.reporting.subject import CALLED, MODEL
+from lightgc2n.reporting.values import sweep
 
 SLACK = 1.05
 SHARED = 2.0  # the same where runs shared a machine: others slow some epochs down and not others
 LINEAR = 1.1  # time may grow with this power of the data and still be called linear
 LITTLE = 0.1  # of the parameters
+WIDTHS = {"embedding_width": "embedding", "capsule_width": "capsules"}  # of the model: most of its parameters
 Span = tuple[float, float]
 
 
@@ -55,8 +57,28 @@ def faster(given: Sequence[Contest], losers: Sequence[Sequence[str]]) -> Finding
     return tallied(signs, f"Least in favour: an epoch takes {ratio:.2f} times as long as that of {where}", missing)
 
 
-def fewer_parameters(given: Sequence[Contest], losers: Sequence[Sequence[str]]) -> Finding:
-    """Whether the model has fewer parameters for each domain it serves than all `losers`."""
+def fewer_parameters(
+    given: Sequence[Contest], losers: Sequence[Sequence[str]], elsewhere: Sequence[Contest] = ()
+) -> Finding:
+    """Whether the model has fewer parameters for each domain it serves than all `losers`.
+
+    Args:
+        elsewhere: runs with settings of their own, as those of Table 1: they are named, and do not decide.
+    """
+    pairs, missing = _pairs(given, losers)
+    if not pairs:
+        return NO_RUNS
+    asked, fewer = len(pairs) + missing, _fewer(pairs)
+    told = f"{counted(fewer, len(pairs) - fewer, asked)}, with the settings of the efficiency runs{_settings(pairs)}"
+    why = f"{told}. Least in favour: {_least(pairs)}.{_elsewhere(_pairs(elsewhere, losers)[0])}"
+    return Finding(settle(fewer, len(pairs) - fewer, asked), why)
+
+
+Pairs = dict[tuple[str, str], tuple[Measured, Measured]]  # dataset and rival -> the model, the rival
+
+
+def _pairs(given: Sequence[Contest], losers: Sequence[Sequence[str]]) -> tuple[Pairs, int]:
+    """The model beside each rival on each dataset, and how many rivals are not there."""
     pairs, missing = {}, 0
     for contest in _with_model(given):
         for names in losers:
@@ -64,13 +86,41 @@ def fewer_parameters(given: Sequence[Contest], losers: Sequence[Sequence[str]]) 
             missing += not runs
             for other in (contest.runs[run][0] for run in runs):
                 pairs[contest.dataset, _called(other)] = (_full(contest), other)
+    return pairs, missing
+
+
+def _ratio(ours: Measured, other: Measured) -> float:
+    return ours.parameters_a_domain / other.parameters_a_domain
+
+
+def _fewer(pairs: Pairs) -> int:
+    """In how many comparisons the model has fewer."""
+    return sum(_ratio(*pair) < 1 for pair in pairs.values())
+
+
+def _least(pairs: Pairs) -> str:
+    """The comparison that speaks most against the claim, with its numbers."""
+    (dataset, _), most = max(pairs.items(), key=lambda pair: _ratio(*pair[1]))
+    counts = [f"{_called(one)} {one.parameters_a_domain:,.0f} ({one.parameters:,} in all)" for one in most]
+    return f"for each domain served on {dataset}, {'; '.join(counts)}"
+
+
+def _settings(pairs: Pairs) -> str:
+    """The model's widths, which make most of its parameters; nothing where runs do not say."""
+    found = [ours.settings for ours, _ in pairs.values()]
+    widths = {name: {str(one[name]) for one in found if name in one} for name in WIDTHS}
+    told = [f"{what} {' or '.join(sorted(widths[name]))}" for name, what in WIDTHS.items() if widths[name]]
+    return f" ({CALLED}: {', '.join(told)})" if told else ""
+
+
+def _elsewhere(pairs: Pairs) -> str:
+    """What the runs of Table 1 say of the same claim."""
     if not pairs:
-        return NO_RUNS
-    ratios = {which: ours.parameters_a_domain / other.parameters_a_domain for which, (ours, other) in pairs.items()}
-    most = max(ratios, key=lambda which: ratios[which])
-    counts = [f"{_called(one)} {one.parameters_a_domain:,.0f} ({one.parameters:,} in all)" for one in pairs[most]]
-    why = f"Least in favour, with the settings of these runs, for each domain served on {most[0]}: {'; '.join(counts)}"
-    return tallied([1 if ratio < 1 else -1 for ratio in ratios.values()], why, missing)
+        return ""
+    fewer, asked, told = _fewer(pairs), len(pairs), f" With the settings of Table 1's runs{_settings(pairs)}"
+    if fewer == asked:
+        return f"{told} it has fewer too, in {asked} of {asked}."
+    return f"{told} it has fewer in only {fewer} of {asked} comparisons. Least in favour there: {_least(pairs)}."
 
 
 def linear_time(given: Sequence[Contest]) -> Finding:

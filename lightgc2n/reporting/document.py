@@ -82,6 +82,39 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Scored:
+    """A method and what it scores."""
+
+    name: str
+    value: float  # in %
+    kind: str = ""  # "floor", "ours" or nothing
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How LightGC²N stands in one test."""
+
+    test: str  # the dataset
+    how: str  # "honest", "as the paper tests"
+    own: float | None  # LightGC²N's score in %; none where it was not run
+    place: int | None
+    methods: int  # among so many
+    floor: Scored | None  # the best one
+    best: Scored | None  # of all
+    printed: float | None = None  # what the paper prints for LightGC²N
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The first screen, below the summary."""
+
+    finding: str  # one sentence
+    score: str  # what the numbers mean
+    standings: tuple[Standing, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Document:
     """A whole report."""
 
@@ -90,3 +123,4 @@ class Document:
     verdicts: tuple[Verdict, ...]
     sections: tuple[Section, ...]
     made: tuple[tuple[str, str], ...]  # how it was made: protocol, seeds, versions, checksums, commands, GPU seconds
+    opening: Opening | None = None  # where Table 1 was run

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lightgc2n.errors import MissingExtraError
 from lightgc2n.reporting.document import Figure, Series
-from lightgc2n.reporting.palette import HATCHES, light, style_of
+from lightgc2n.reporting.palette import HATCHES, colour_of, light, places_of, style_of
+from lightgc2n.reporting.subject import is_model, is_ours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +21,6 @@ BAR_HEIGHT, LEGEND_ROW, END_ROW = 0.18, 0.2, 0.17
 MANY = 5  # lines
 # Without a patch the leader reaches the name itself, not a box around it.
 LEADER: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.7, "relpos": (0, 0.5), "shrinkA": 1, "patchA": None}
-SUBJECT = "lightgc2n"  # what a report is about: its lines stand out among many
 DOTS_AN_INCH = 200
 UNDATED = {"metadata": {"Date": None, "Creator": None, "Format": None, "Type": None}}
 LOOK: dict[Any, Any] = {
@@ -148,10 +148,10 @@ def _labels_points(panel: Figure) -> bool:
 def _lines(axes: "Axes", panel: Figure) -> None:
     names = categories(panel.series)
     many, ends = len(panel.series) > MANY, []
-    for place, line in enumerate(panel.series):
+    for place, line in zip(_places(panel), panel.series, strict=True):
         x = [names.index(str(value)) if names else float(value) for value in line.x]
         style = _line_style(place, line.name, many)
-        width = 1.5 if not many else 2.6 if line.name.startswith(SUBJECT) else 1.0
+        width = 1.5 if not many else 2.6 if _stands_out(line.name) else 1.0
         axes.plot(x, line.y, label=line.name, linewidth=width, markersize=4.5, **style)  # type: ignore[arg-type]
         if line.low and line.high and not many:
             axes.fill_between(x, line.low, line.high, color=style["color"], alpha=0.13, linewidth=0)
@@ -166,9 +166,20 @@ def _lines(axes: "Axes", panel: Figure) -> None:
         _name_ends(axes, panel.series, ends, row=END_ROW / (_height(panel) - 0.9))
 
 
+def _places(panel: Figure) -> list[int]:
+    """The place of each series' colour, marker, dashes and hatch."""
+    places = places_of([line.name for line in panel.series])
+    return [place if line.style is None else line.style for place, line in zip(places, panel.series, strict=True)]
+
+
+def _stands_out(name: str) -> bool:
+    """Whether it is what the report is about."""
+    return is_model(name) or is_ours(name)
+
+
 def _line_style(place: int, name: str, many: bool) -> dict[str, str]:
     """Among many lines only what the report is about has a colour; markers and dashes tell the others apart."""
-    return style_of(place) | ({"color": light("open")} if many and not name.startswith(SUBJECT) else {})
+    return style_of(place) | ({"color": colour_of(name)} if many else {})
 
 
 def _name_ends(axes: "Axes", series: Sequence[Series], ends: Sequence[tuple[float, float]], row: float) -> None:
@@ -178,7 +189,6 @@ def _name_ends(axes: "Axes", series: Sequence[Series], ends: Sequence[tuple[floa
     order = sorted(range(len(ends)), key=lambda place: heights[place])
     for place, height in zip(order, apart([heights[place] for place in order], row), strict=True):
         name = series[place].name
-        colour = _line_style(place, name, many=True)["color"]
         axes.annotate(
             name,
             ends[place],
@@ -186,8 +196,8 @@ def _name_ends(axes: "Axes", series: Sequence[Series], ends: Sequence[tuple[floa
             textcoords="axes fraction",
             verticalalignment="center",
             fontsize=8,
-            fontweight="bold" if name.startswith(SUBJECT) else "normal",
-            arrowprops=LEADER | {"color": colour},
+            fontweight="bold" if _stands_out(name) else "normal",
+            arrowprops=LEADER | {"color": colour_of(name)},
             annotation_clip=False,
         )
 
@@ -242,13 +252,13 @@ def _bars(axes: "Axes", panel: Figure) -> None:
     if names and beside == 1 < len(panel.series):  # kinds of one thing: together in one order, the longest on top
         lengths = {str(x): y for line in panel.series for x, y in zip(line.x, line.y, strict=True)}
         names.sort(key=lambda name: -lengths[name])
-    for place, line in enumerate(panel.series):
+    for place, (style, line) in enumerate(zip(_places(panel), panel.series, strict=True)):
         middle = [names.index(str(x)) if names else float(x) for x in line.x]
         at = [value + (place - (beside - 1) / 2) * thick * (beside > 1) for value in middle]
-        style = place if line.style is None else line.style
+        alone = len(panel.series) == 1 and any(map(_stands_out, names))  # one bar a model, and no kinds to tell apart
         look: dict[str, Any] = {
-            "color": style_of(style)["color"],
-            "hatch": HATCHES[style % len(HATCHES)],
+            "color": [colour_of(str(x)) for x in line.x] if alone else style_of(style)["color"],
+            "hatch": "" if alone else HATCHES[style % len(HATCHES)],
             "edgecolor": light("paper"),
             "linewidth": 0.5,
             "label": line.name,
@@ -264,8 +274,8 @@ def _bars(axes: "Axes", panel: Figure) -> None:
 
 def _points(axes: "Axes", panel: Figure) -> None:
     names = categories(panel.series)
-    for place, line in enumerate(panel.series):
-        style = style_of(place)
+    for place, (at_place, line) in enumerate(zip(_places(panel), panel.series, strict=True)):
+        style = style_of(at_place)
         look: dict[str, Any] = {
             "label": line.name,
             "color": style["color"],

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import ceil
 
 from lightgc2n.reporting.arithmetic import METRICS, Scores, impossible
 from lightgc2n.reporting.contests import Contest, Difference, decided
@@ -42,6 +43,11 @@ def tallied(signs: Sequence[int], why: str, missing: int = 0) -> Finding:
     return Finding(settle(wins, losses, asked), f"{counted(wins, losses, asked)}. {why}.")
 
 
+def _enough(asked: int, share: float) -> str:
+    """How many comparisons a claim needs that does not need all."""
+    return "" if share == 1 else f"; {ceil(share * asked)} are enough"
+
+
 def counted(wins: int, losses: int, asked: int) -> str:
     """How many of the comparisons speak for a claim, against it, or leave it undecided."""
     left = asked - wins - losses
@@ -61,7 +67,7 @@ def printed(cells: Cells, winners: Sequence[str], losers: Sequence[str], share: 
     asked = list(product(datasets, winners, losers, METRICS))
     won = [cells[data, winner][metric] > cells[data, loser][metric] for data, winner, loser, metric in asked]
     holding = settle(sum(won), len(won) - sum(won), len(won), share)
-    why = f"{sum(won)} of {len(won)} printed comparisons say so."
+    why = f"{sum(won)} of {len(won)} printed comparisons say so{_enough(len(won), share)}."
     if not all(won):
         why += f" Not so, for example: {_counterexample(cells, asked, won)}."
     return Finding(holding, why + _doubt(cells, datasets, [*winners, *losers]))
@@ -136,7 +142,7 @@ def measured(
     decisive = honest if honest.asked else leaking
     if not decisive.differences:
         return NO_RUNS
-    return Finding(decisive.holding(share), " ".join(_reasons(honest, leaking)))
+    return Finding(decisive.holding(share), " ".join(_reasons(honest, leaking, share)))
 
 
 def _present(contest: Contest, models: Sequence[Sequence[str]]) -> list[str]:
@@ -145,9 +151,9 @@ def _present(contest: Contest, models: Sequence[Sequence[str]]) -> list[str]:
     return [name for names in chosen for name in names]
 
 
-def _reasons(honest: Evidence, leaking: Evidence) -> Iterator[str]:
+def _reasons(honest: Evidence, leaking: Evidence, share: float) -> Iterator[str]:
     decisive = honest if honest.differences else leaking
-    yield f"{decisive.counts()}. Least in favour: {decisive.deciding()}."
+    yield f"{decisive.counts()}{_enough(decisive.asked, share)}. Least in favour: {decisive.deciding()}."
     if decisive.missing:
         yield f"Missing: {', '.join(decisive.missing)}."
     if not honest.differences:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from html import escape
 
-from lightgc2n.reporting.document import Cell, Document, Figure, Section, Table, Verdict
-from lightgc2n.reporting.tables import SIGNS, footnotes, interval_of, key_of, text_of
+from lightgc2n.reporting.document import Cell, Document, Figure, Opening, Scored, Section, Table, Verdict
+from lightgc2n.reporting.subject import CALLED
+from lightgc2n.reporting.tables import SIGNS, footnotes, interval_of, key_of, score_text, text_of
 
 
 def report_markdown(document: Document) -> str:
@@ -21,6 +22,8 @@ def _lines(document: Document) -> Iterator[str]:
     yield f"# {_text(document.title)}\n"
     for sentence in document.summary:
         yield f"{_text(sentence)}\n"
+    if document.opening:
+        yield from _opening(document.opening)
     if document.verdicts:
         yield f"## {len(document.verdicts)} claims of the paper, each judged twice\n"
         yield from _verdicts(document.verdicts)
@@ -30,6 +33,26 @@ def _lines(document: Document) -> Iterator[str]:
     yield "| | |\n|---|---|"
     for name, value in document.made:
         yield f"| {_text(name)} | {_text(value)} |"
+
+
+def _opening(opening: Opening) -> Iterator[str]:
+    yield f"**{_text(opening.finding)}**\n\n{_text(opening.score)}\n"
+    printed = any(one.printed is not None for one in opening.standings)
+    columns = ["test", "tested", f"{CALLED} %", "place", "best floor %", "best of all %"]
+    columns += ["paper prints %"] if printed else []
+    yield "| " + " | ".join(columns) + " |"
+    yield "|---|---|" + "---:|" * (len(columns) - 2)
+    for one in opening.standings:
+        place = "–" if one.place is None else f"{one.place} of {one.methods}"
+        cells = [_text(one.test), _text(one.how), score_text(one.own), place, _scored(one.floor), _scored(one.best)]
+        yield "| " + " | ".join([*cells, *([score_text(one.printed)] if printed else [])]) + " |"
+    yield f"\n{_text(' '.join(opening.notes))}\n"
+
+
+def _scored(one: Scored | None) -> str:
+    if one is None:
+        return "–"
+    return f"{_text(one.name)} {score_text(one.value)}{f' ({one.kind})' if one.kind == 'ours' else ''}"
 
 
 def _verdicts(verdicts: tuple[Verdict, ...]) -> Iterator[str]:

@@ -39,6 +39,7 @@ class Measured:
     domains: int = 1  # served by these parameters
     peak_memory_mb: float = 0.0
     quickest_epoch: float | None = None  # seconds; the mean where nothing is said
+    most_epochs: int | None = None  # that it might have trained; none where that is not known
     at_once: int = 1  # runs that shared the machine with it, itself counted
 
     @property

@@ -1,8 +1,14 @@
 """Colours that colour-blind readers tell apart, on light and on dark paper; a marker and a line style repeat each.
 
 Plots are drawn with the light colours. On the page each becomes a variable of the style sheet, so that plots follow the
-reader's choice of light or dark.
+reader's choice of light or dark. LightGC²N has one colour in every plot, models of ours have another, and nothing else
+has either.
 """
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+from lightgc2n.reporting.subject import is_model, is_ours
 
 # name: on light paper, on dark paper
 SERIES = {
@@ -43,3 +49,20 @@ def style_of(place: int) -> dict[str, str]:
         "marker": MARKERS[place % len(MARKERS)],
         "linestyle": DASHES[(place // len(MARKERS) + place) % len(DASHES)],
     }
+
+
+def places_of(names: Sequence[str]) -> list[int]:
+    """A place for each series, by its name: LightGC²N has the first colour, ours the last, the others those between."""
+    last = len(SERIES) - 1
+    left = [_with_colours(0, 0), _with_colours(last, last), _with_colours(1, last - 1)]
+    return [next(left[0 if is_model(name) else 1 if is_ours(name) else 2]) for name in names]
+
+
+def _with_colours(first: int, last: int) -> Iterator[int]:
+    return (place for place in count() if first <= place % len(SERIES) <= last)
+
+
+def colour_of(name: str) -> str:
+    """What stands out among many: LightGC²N and ours have their colours, all others are grey."""
+    standing_out = is_model(name) or is_ours(name)
+    return style_of(places_of([name])[0])["color"] if standing_out else light("open")

@@ -19,6 +19,11 @@ def text_of(cell: Cell) -> str:
     return cell.text or ("–" if cell.mark == "missing" else "")
 
 
+def score_text(value: float | None) -> str:
+    """A score of the first screen, in %."""
+    return "–" if value is None else f"{value:.2f}"
+
+
 def interval_of(cell: Cell) -> str:
     """The 95 % interval with as many digits as the cell prints; nothing where there is none."""
     if cell.low is None or cell.high is None:

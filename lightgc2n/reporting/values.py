@@ -8,8 +8,8 @@ from typing import Any
 from lightgc2n.reporting.contests import Contest, Difference, decided, decisive
 from lightgc2n.reporting.document import Holding
 from lightgc2n.reporting.findings import NO_RUNS, ONLY_PUBLISHED, Evidence, Finding
+from lightgc2n.reporting.subject import MODEL as MODEL
 
-MODEL = "lightgc2n"
 SWEPT = ("latent_users", "temperature", "contrast_weight")
 SYMBOLS = {"latent_users": "α", "temperature": "β", "contrast_weight": "γ", "layers": "L"}
 

@@ -40,10 +40,12 @@ def _files(document: Document) -> Iterator[tuple[str, bytes]]:
 
 
 def _facts(document: Document) -> dict[str, Any]:
-    """What no table has: the verdicts, and how it was made."""
+    """What no table has: the first screen, the verdicts, and how it was made."""
     tables = {table.name: table.command for section in document.sections for table in section.tables}
     verdicts = [asdict(verdict) for verdict in document.verdicts]
-    return {"title": document.title, "verdicts": verdicts, "commands": tables, "made": dict(document.made)}
+    opening = asdict(document.opening) if document.opening else None
+    made = {"commands": tables, "made": dict(document.made)}
+    return {"title": document.title, "opening": opening, "verdicts": verdicts, **made}
 
 
 def _refuse_names(document: Document) -> None:

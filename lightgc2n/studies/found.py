@@ -279,5 +279,6 @@ def _measured(run: Run, group: Group) -> Measured:
         domains=group.domains,
         peak_memory_mb=float(run.results["peak_memory_mb"]),
         quickest_epoch=run.quickest_epoch,
+        most_epochs=run.described["training"].get("epochs"),
         at_once=int(run.results["side_by_side"]),
     )

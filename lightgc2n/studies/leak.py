@@ -33,7 +33,7 @@ SHOWN = ("RC@5", DECISIVE)
 
 @dataclass(frozen=True)
 class Ladder:
-    """Windows, and the logs that they were cut from where those are there."""
+    """Windows, and logs of the same service where those are there."""
 
     windows: Source
     logs: Source | None
@@ -44,9 +44,7 @@ def ladders(sources: Sequence[Source]) -> list[Ladder]:
     windows = [source for source in sources if source.kind == "windows"]
     logs = [source for source in sources if source.kind == "logs"]
     if not windows:
-        raise DataError(
-            "leak: needs random windows, as --data WINDOWS LOGS, where LOGS are the logs they were cut from."
-        )
+        raise DataError("leak: needs random windows, as --data WINDOWS LOGS, where LOGS are logs of the same service.")
     return [Ladder(one, other) for one, other in zip_longest(windows, logs) if one is not None]
 
 
@@ -71,8 +69,8 @@ def section_of_leak(found: Found) -> Section:
         "often stands in training already; the released code even leaves the answer in the question. Here the same "
         "models climb down that ladder: from the answer in the question, to random windows, to windows that no "
         "training window holds, to honest logs. What falls away on the way was memory, not foresight.",
-        "The last step is on the logs that the windows were cut from: other questions of the same accounts, so read "
-        "it as a level, not as a difference.",
+        "The last step is on logs of the same service, which need not be the very logs that the windows were cut from: "
+        "other questions, and perhaps other accounts and items, so read it as a level, not as a difference.",
     )
     pairs = _pairs(found)
     tables = tuple(_table(found, name, groups) for name, groups in pairs.items())

@@ -8,6 +8,7 @@ from lightgc2n.models.variants import VARIANTS
 from lightgc2n.reporting.arithmetic import Scores, impossible
 from lightgc2n.reporting.document import Cell, Figure, Section, Series, Table
 from lightgc2n.reporting.published import IN_THE_ZOO, OURS, table1, table2
+from lightgc2n.reporting.subject import is_model, is_ours
 from lightgc2n.studies.found import DECISIVE, METRICS, TWO_DOMAINS, Found, Group
 from lightgc2n.studies.setup import Entry, Setup, Source
 from lightgc2n.studies.tables import (
@@ -42,7 +43,8 @@ PAPER_SETS = {
     "hvideo-v-pair": "HV-V",
 }
 PUBLISHED = ("windows", "target-in-input")
-SUBJECT = "lightgc2n"
+# Kinds of bars, with the place of each one's colour: that of LightGC²N and that of ours are theirs in every plot.
+DRAWN = {"LightGC²N": 0, "ours": 5, "without a part": 1, "other models": 1, "floors, which only count": 2}
 NEEDS_TIMES = "trending"  # without them it is popularity
 
 
@@ -118,7 +120,7 @@ def _table1(found: Found, dataset: str, protocol: str, groups: Sequence[Group]) 
         [row_of(group.label), Cell("floor" if zoo.ZOO[group.model].is_floor else kinds.get(group.model, "other"))]
         for group in groups
     ]
-    notes = [*_notes_on_data(dataset, beside), *_notes_on_domains(groups, protocol)]
+    notes = [*(notes_on_data(dataset) if beside else ()), *_notes_on_domains(groups, protocol)]
     return _with_metrics(found, "table1", dataset, protocol, groups, ("model", "kind"), rows, beside, notes)
 
 
@@ -127,7 +129,7 @@ def _ablation(found: Found, dataset: str, protocol: str, groups: Sequence[Group]
     everything = {which[1]: scores for which, scores in table2().items() if which[0] == paper_set(dataset, protocol)}
     beside = {g.label: everything[names[g.model]] for g in groups if names.get(g.model) in everything}
     rows = [[row_of(group.label)] for group in groups]
-    notes = list(_notes_on_data(dataset, beside))
+    notes = list(notes_on_data(dataset) if beside else ())
     return _with_metrics(found, "ablation", dataset, protocol, groups, ("model",), rows, beside, notes)
 
 
@@ -161,10 +163,11 @@ def _with_metrics(
     )
 
 
-def _notes_on_data(dataset: str, beside: Mapping[str, Scores]) -> Iterator[str]:
-    if beside and dataset.lower() == "hvideo-v-pair":
+def notes_on_data(dataset: str) -> Iterator[str]:
+    """What part of the paper's data a dataset is that its numbers stand beside."""
+    if dataset.lower() == "hvideo-v-pair":
         yield "Another edition of the paper's HV-V, complete, with other accounts and items: levels, not digits."
-    elif beside:
+    else:
         yield "The released windows are the paper's test windows, a fifth of its data, divided anew at random."
 
 
@@ -195,19 +198,23 @@ def _pictures(name: str, found: Found, tables: Mapping[tuple[str, str], Sequence
 
 
 def _picture(name: str, found: Found, dataset: str, protocol: str, groups: Sequence[Group]) -> Figure:
-    kinds = {
-        "LightGC²N and ours": [group for group in groups if group.model.startswith(SUBJECT)],
-        "other models": [group for group in groups if not (_floor(group) or group.model.startswith(SUBJECT))],
-        "floors, which only count": [group for group in groups if _floor(group)],
-    }
-    series = tuple(_bars_of(kind, members, place) for place, (kind, members) in enumerate(kinds.items()) if members)
+    members: dict[str, list[Group]] = {kind: [] for kind in DRAWN}
+    for group in groups:
+        members[_drawn_as(group)].append(group)
+    series = tuple(_bars_of(kind, members[kind], style) for kind, style in DRAWN.items() if members[kind])
     title = f"{dataset}, {PROTOCOLS[protocol]}"
     place = file_name(name, dataset, protocol)
     return Figure(place, title, "bars", "", f"{DECISIVE} in %", series, found.command(groups))
 
 
-def _floor(group: Group) -> bool:
-    return zoo.ZOO[group.model].is_floor
+def _drawn_as(group: Group) -> str:
+    """The kind whose colour a bar has."""
+    model, ours, parts, others, floors = DRAWN
+    if zoo.ZOO[group.model].is_floor:
+        return floors
+    if is_ours(group.model):
+        return ours
+    return model if is_model(group.model) else parts if group.model in VARIANTS else others
 
 
 def _bars_of(kind: str, groups: Sequence[Group], style: int) -> Series:

@@ -59,7 +59,9 @@ def test_it_fits_a_phone(browser: Any, report: str, scheme: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme=scheme)
     page.goto(report)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
-    wide = page.locator(".scroll").first
+    first = page.locator(".opening .scroll")
+    assert first.evaluate("box => box.scrollWidth == box.clientWidth"), "the first table is seen whole"
+    wide = page.locator(".table .scroll").first
     assert wide.evaluate("box => box.scrollWidth > box.clientWidth"), "Table 1 scrolls inside its own box"
     colours = page.locator("body").evaluate(
         "body => [getComputedStyle(body).backgroundColor, getComputedStyle(body).color]"
@@ -68,6 +70,25 @@ def test_it_fits_a_phone(browser: Any, report: str, scheme: str) -> None:
         ["rgb(255, 255, 255)", "rgb(27, 31, 36)"] if scheme == "light" else ["rgb(20, 23, 28)", "rgb(232, 234, 237)"]
     )
     assert colours == expected
+    page.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (390, 844)])
+def test_the_first_screen_says_what_was_found(browser: Any, report: str, width: int, height: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": height})
+    page.goto(report)
+    for which in (".finding", ".score", ".standings thead"):
+        box = page.locator(which).bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] < height, which
+    for place in range(page.locator(".standings .name").count()):
+        name = page.locator(".standings .name").nth(place)
+        assert name.evaluate("one => one.getClientRects().length") == 1, "a name is not parted at its hyphen"
+    printed = page.locator(".standings").get_by_text("47.35")  # of HV-E: in a column, or below the score on a phone
+    assert [printed.nth(place).is_visible() for place in range(2)] == ([False, True] if width > 1000 else [True, False])
+    bars = page.locator(".tallies").bounding_box()
+    assert bars is not None
+    assert bars["y"] + bars["height"] < height or width < 1000
     page.close()
 
 

@@ -5,7 +5,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from lightgc2n.reporting.palette import COLOURS, SERIES, style_of
+from lightgc2n.reporting.palette import COLOURS, SERIES, colour_of, light, places_of, style_of
 
 # What red-, green- and blue-blind people see of linear red, green and blue (Machado et al. 2009, severity 1).
 SEEN = {
@@ -68,3 +68,15 @@ def test_series_differ_without_colour() -> None:
 def test_no_two_names_share_a_colour() -> None:
     lights = [shades[0] for shades in COLOURS.values()]
     assert len(set(lights)) == len(lights), "a plot's colour could not be turned into its variable"
+
+
+def test_the_model_and_ours_have_one_colour_each_wherever_they_stand() -> None:
+    names = ["sasrec", "lightgc2n-plus", *(f"other {place}" for place in range(20)), "lightgc2n", "lightgc2n-wo-a"]
+    for order in (names, names[::-1]):
+        styles = dict(zip(order, map(style_of, places_of(order)), strict=True))
+        assert styles["lightgc2n"]["color"] == light("blue") == colour_of("LightGC²N")
+        assert styles["lightgc2n-plus"]["color"] == light("rose") == colour_of("ours")
+        others = {style["color"] for name, style in styles.items() if name not in ("lightgc2n", "lightgc2n-plus")}
+        assert others == {light(name) for name in ("orange", "green", "purple", "mustard")}
+        assert len({(style["marker"], style["linestyle"]) for style in styles.values()}) == len(names)
+    assert colour_of("lightgc2n-wo-a") == colour_of("sasrec") == light("open")

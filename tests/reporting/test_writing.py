@@ -13,12 +13,13 @@ import pytest
 from lightgc2n.errors import OutputError
 from lightgc2n.reporting.checking import checked, published_section
 from lightgc2n.reporting.document import Cell, Document, Figure, Section, Series, Table
-from lightgc2n.reporting.drawing import apart, short
-from lightgc2n.reporting.html import tally
+from lightgc2n.reporting.drawing import apart, saved, short
+from lightgc2n.reporting.html import tally, unbroken
+from lightgc2n.reporting.palette import light
 from lightgc2n.reporting.pictures import inline
 from lightgc2n.reporting.tables import csv_text, footnotes, interval_of, key_of, numbers_of
 from lightgc2n.reporting.writing import write_report
-from tests.reporting.example import document, figures, table
+from tests.reporting.example import document, figures, standings, table
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -148,6 +149,50 @@ def test_verdicts_are_counted(page: Page) -> None:
     for who in ("theirs", "ours"):
         assert sum(tally(verdicts, who).values()) == len(verdicts)
     assert f"{len(verdicts)} claims of the paper, each judged twice" in page.words
+
+
+def test_the_first_screen_comes_before_the_claims_and_the_contents_before_their_list(written: Path) -> None:
+    text = (written / "report.html").read_text(encoding="utf-8")
+    order = ['class="finding"', 'class="score"', 'class="standings"', 'class="tallies"', 'id="sections"', 'id="claims"']
+    places = [text.index(mark) for mark in order]
+    assert places == sorted(places)
+    assert "three of four comparisons are enough" in text
+    assert "the event to be predicted is in no training data" in text
+
+
+def test_markdown_has_the_same_first_screen(written: Path) -> None:
+    markdown = (written / "report.md").read_text(encoding="utf-8")
+    assert f"**{standings().finding}**" in markdown
+    assert "| E | honest | 30.00 | 3 of 3 | account-markov 50.00 | lightgc2n-plus 60.00 (ours) | – |" in markdown
+    assert (
+        "| Hvideo_E | as the paper tests | 40.00 | 2 of 3 | account-markov 80.00 | account-markov 80.00 | 47.35 |"
+        in (markdown)
+    )
+    facts = json.loads((written / "report.json").read_text(encoding="utf-8"))
+    assert facts["opening"]["finding"] == standings().finding
+    assert facts["opening"]["standings"][2]["printed"] == 47.35
+
+
+def test_names_keep_their_hyphen_and_their_text() -> None:
+    found = str(unbroken("markov-recency: 14.10 %, a - b <i>"))
+    assert found == '<span class="name">markov-recency</span>: 14.10\N{NO-BREAK SPACE}%, a - b &lt;i&gt;'
+
+
+@pytest.mark.parametrize("names", [("lightgc2n", "lightgc2n-plus"), ("hrnn", "lightgc2n-plus", "sasrec", "lightgc2n")])
+@pytest.mark.parametrize("more", [0, 6])
+def test_every_kind_of_plot_has_the_same_two_colours(names: tuple[str, ...], more: int) -> None:
+    shown = (*names, *(f"m{place}" for place in range(more)))
+    lines = tuple(Series(name, (1.0, 2.0), (1.0, place)) for place, name in enumerate(shown, start=1))
+    alone = (Series("parameters", shown, tuple(map(float, range(len(shown))))),)
+    for kind, series in (("lines", lines), ("points", lines), ("bars", alone)):
+        drawn = saved([Figure("f", "t", kind, "x", "y", series, "cmd")], "salt", "svg").decode()  # type: ignore[arg-type]
+        assert light("blue") in drawn, kind
+        assert light("rose") in drawn, kind
+        without = tuple(line for line in series if not line.name.startswith("lightgc2n") and kind != "bars")
+        if without:
+            drawn = saved([Figure("f", "t", kind, "x", "y", without, "cmd")], "salt", "svg").decode()  # type: ignore[arg-type]
+            assert light("blue") not in drawn, kind
+            assert light("rose") not in drawn, kind
 
 
 def test_colours_of_a_plot_follow_the_page() -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightgc2n.reporting.document import Cell, Section, Table
+from lightgc2n.reporting.document import Cell, Scored, Section, Table
 from lightgc2n.reporting.drawing import saved
 from lightgc2n.reporting.measured import Key
 from lightgc2n.reporting.palette import style_of
 from lightgc2n.studies.catalogue import STUDIES
 from lightgc2n.studies.found import find, measured
-from lightgc2n.studies.report import headline
+from lightgc2n.studies.report import opening
 from tests.studies.small import described, finished
 
 
@@ -55,9 +55,14 @@ def test_table1_by_hand(tmp_path: Path) -> None:
     assert "Missing: E-sasrec-seed0: not finished, 0 epochs so far" in notes
     assert "Default settings: lightgc2n." in notes
     assert table.command == "make E"
-    assert headline(find(folder)) == [
-        "E, honest: LightGC²N is number 1 of 2 with MRR@20 62.50 %. Best floor: recency, 25.00 %."
-    ]
+    told = opening(find(folder))
+    assert told is not None
+    assert told.finding.startswith(
+        "In the one test no rule that only counts is more accurate than LightGC²N; in the pa"
+    )
+    (row,) = told.standings
+    assert (row.test, row.how, row.own, row.place, row.methods, row.printed) == ("E", "honest", 62.5, 1, 2, None)
+    assert row.floor == Scored("recency", 25.0, "floor")
 
 
 def test_models_that_were_asked_something_else_are_not_paired(tmp_path: Path) -> None:
@@ -84,16 +89,45 @@ def test_a_kind_of_model_has_one_colour_whatever_else_a_panel_shows(tmp_path: Pa
     folder = tmp_path / "table1"
     described(folder, ["E-lightgc2n", "V-sasrec", "V-recency"])
     finished(folder, "E-lightgc2n-seed0", [1, 2])
-    finished(folder, "E-sasrec-seed0", [1, 2], model="sasrec")
+    for model in ("sasrec", "lightgc2n-plus"):
+        finished(folder, f"E-{model}-seed0", [1, 2], model=model)
     for model in ("sasrec", "recency"):
         finished(folder, f"V-{model}-seed0", [1, 2], model=model, source="V")
     first, second = section(folder).figures[0].panels
-    assert [(line.name, line.style) for line in first.series] == [("LightGC²N and ours", 0), ("other models", 1)]
+    assert [(line.name, line.style) for line in first.series] == [("LightGC²N", 0), ("ours", 5), ("other models", 1)]
     assert [(line.name, line.style) for line in second.series] == [("other models", 1), ("floors, which only count", 2)]
     drawn = [saved([panel], "salt", "svg").decode() for panel in (first, second)]
-    blue, orange, green = (style_of(place)["color"] for place in range(3))
-    assert [colour in drawn[0] for colour in (blue, orange, green)] == [True, True, False]
-    assert [colour in drawn[1] for colour in (blue, orange, green)] == [False, True, True]
+    blue, orange, green, rose = (style_of(place)["color"] for place in (0, 1, 2, 5))
+    assert [colour in drawn[0] for colour in (blue, orange, green, rose)] == [True, True, False, True]
+    assert [colour in drawn[1] for colour in (blue, orange, green, rose)] == [False, True, True, False]
+
+
+def test_a_kind_of_an_ablation_has_its_own_colour(tmp_path: Path) -> None:
+    folder = tmp_path / "ablation"
+    models = ("lightgc2n", "lightgc2n-wo-a", "lightgc2n-plus")
+    described(folder, [f"E-{model}" for model in models])
+    for model in models:
+        finished(folder, f"E-{model}-seed0", [1, 2], model=model)
+    (figure,) = section(folder).figures
+    assert [(line.name, line.x, line.style) for line in figure.series] == [
+        ("LightGC²N", ("lightgc2n",), 0),
+        ("ours", ("lightgc2n-plus",), 5),
+        ("without a part", ("lightgc2n-wo-a",), 1),
+    ]
+
+
+def test_the_papers_number_stands_on_the_first_screen(tmp_path: Path) -> None:
+    folder = tmp_path / "table1"
+    described(folder, ["Hvideo_E-lightgc2n"], source="Hvideo_E")
+    windows = {"protocol": "windows"}
+    finished(folder, "Hvideo_E-lightgc2n-seed0", [1, 30], source="Hvideo_E", split=windows)  # (1 + 0) / 2
+    finished(folder, "Hvideo_E-markov-seed0", [1, 2], model="markov", source="Hvideo_E", split=windows, epochs=())
+    told = opening(find(folder))
+    assert told is not None
+    (row,) = told.standings
+    assert (row.how, row.own, row.place, row.printed) == ("as the paper tests", 50.0, 2, 47.35)
+    assert row.best == Scored("markov", 75.0, "floor")  # (1 + 1/2) / 2
+    assert told.notes[-1].startswith("Hvideo_E: The released windows are the paper's test windows, a fifth of its data")
 
 
 @pytest.mark.parametrize(("experiment", "paper"), [("table1", "61.35"), ("ablation", "61.35")])
