@@ -10,7 +10,7 @@ from lightgc2n.data.dataset import Dataset, Longs
 from lightgc2n.data.division import hide_strangers
 from lightgc2n.data.questions import Queries, questions_at
 from lightgc2n.data.splits import Split, Training
-from lightgc2n.people.finding import PeopleFinder
+from lightgc2n.people.finding import People, PeopleFinder
 from lightgc2n.people.following import Followed, events_of, follow
 from lightgc2n.people.points import Floats
 from lightgc2n.people.sessions import session_numbers
@@ -78,8 +78,28 @@ def _events(train: Training) -> Longs:
 
 def likely_person(dataset: Dataset, asked: Rolling, finder: PeopleFinder, count: int | None = None) -> Way:
     """The events of each person found before the period, by how likely that person acts."""
-    people = _people_of(dataset, asked, finder, count)
+    return _likely_among(asked, _people_of(dataset, asked, finder, count))
 
+
+def true_people(dataset: Dataset, asked: Rolling, member: Longs) -> Way:
+    """The events of everybody who is really there, by how likely they act: who acts is not told.
+
+    Args:
+        member: of each event of the dataset.
+    """
+
+    def people(question: int) -> Followed:
+        assert dataset.times is not None
+        start, stop = int(asked.queries.start[question]), int(asked.queries.target_event[question])
+        who = np.unique(member[start:stop], return_inverse=True)[1]
+        share, session = np.eye(who.max() + 1)[who], asked.session[start : stop + 1]
+        everybody = People(share.shape[1], 1.0, np.ones(1), share, session[:-1])
+        return Followed(stop - start, everybody, session, np.asarray(dataset.times[start : stop + 1]), share[:0])
+
+    return _likely_among(asked, people)
+
+
+def _likely_among(asked: Rolling, people: Callable[[int], Followed]) -> Way:
     def ask(question: int) -> list[Asking]:
         start, place = int(asked.queries.start[question]), int(asked.queries.target_event[question])
         return _of_people(people(question), place - start, start)

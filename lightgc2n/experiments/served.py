@@ -11,7 +11,8 @@ likely of five   the same, five people being looked for in every account
 likely sessions  the account up to the end of each of its newest sessions, the newest counting most, and those of
                  people who are likely acting (of five)
 newest sessions  no people: the account up to the end of each of its newest sessions, the newest counting most
-true person      the events of who really acts: a ceiling, which no method may know
+true people      the events of everybody who is really there, by how likely they act: a ceiling of finding people
+true person      the events of who really acts: a ceiling of telling who acts as well
 """
 
 from collections.abc import Mapping
@@ -45,6 +46,7 @@ from lightgc2n.experiments.rolling import (
     likely_sessions,
     newest_sessions,
     rolling,
+    true_people,
     true_person,
 )
 from lightgc2n.experiments.single import ready_for_test
@@ -176,6 +178,7 @@ def _ranked(
         "likely of five": likely_person(dataset, asked, finder, MOST_PEOPLE),
         "likely sessions": likely_sessions(dataset, asked, finder, MOST_PEOPLE),
         "newest sessions": newest_sessions(asked),
+        "true people": true_people(dataset, asked, member),
         "true person": true_person(asked, member),
     }
     ranks = {way: np.empty((len(WEIGHTS), len(asked.queries))) for way in ways}

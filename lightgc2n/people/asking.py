@@ -20,7 +20,7 @@ from lightgc2n.people.merging import learn_count
 from lightgc2n.people.points import Floats, Logs
 
 Random = np.random.Generator
-Features = Callable[[Floats, Longs], Floats]
+Features = Callable[[Floats, Longs, float], Floats]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def by_examples(
     return by_evidence(learned, logs, head, features)
 
 
-def lengths(evidence: Floats, size: Longs) -> Floats:
+def lengths(evidence: Floats, size: Longs, again: float) -> Floats:
     """How long a log is, and nothing else: logarithms of sessions and events."""
     return np.log([len(size), size.sum()])
 
@@ -74,7 +74,7 @@ def described(learned: Learned, logs: Logs) -> Sessions:
 def _features(learned: Learned, logs: Logs, features: Features) -> Floats:
     sessions = described(learned, logs)
     rows = [
-        features(evidence(sessions, learned.contrast, places), sessions.size[places])
+        features(evidence(sessions, learned.contrast, places), sessions.size[places], sessions.again(places))
         for _, places in account_sessions(sessions)
     ]
     return np.array(rows)
@@ -86,10 +86,11 @@ class ByEvidence:
 
     found: Floats
     size: Longs
+    again: float
     describe: Features
 
     def features(self) -> Floats:
-        return self.describe(self.found, self.size)
+        return self.describe(self.found, self.size, self.again)
 
     def assign(self, people: int) -> Floats:
         return assign(self.found, self.size, people)
@@ -134,6 +135,7 @@ def by_evidence(
     """The people that evidence alone finds."""
 
     def see(sessions: Sessions, places: Longs, fold: int) -> ByEvidence:
-        return ByEvidence(evidence(sessions, learned.contrast, places), sessions.size[places], features)
+        found = evidence(sessions, learned.contrast, places)
+        return ByEvidence(found, sessions.size[places], sessions.again(places), features)
 
     return ask_all(learned, logs, see, count)

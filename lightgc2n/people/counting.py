@@ -14,19 +14,21 @@ from lightgc2n.people.groups import softmax
 from lightgc2n.people.points import Floats
 
 SHARES = np.array([0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # of pairs that are one person's
-FEATURES = 3 + len(SHARES) + 3 * MOST_PEOPLE
+OF_EVIDENCE = 3 + len(SHARES) + 3 * MOST_PEOPLE  # features; two more follow
+FEATURES = OF_EVIDENCE + 2
 FARTHEST = 4  # standard deviations
 STEPS, RATE, DECAY = 600, 0.05, 0.03
-CAUTION = 1.0  # log odds in favour of one person, when it comes to deciding
+CAUTION = 1.0  # log odds in favour of one person, when it comes to deciding and nothing better is known
 MOST_SPLIT = 0.15  # of single accounts, where it is known who they are
 
 
-def count_features(evidence: Floats, size: Longs) -> Floats:
-    """What the evidence looks like [F]; how long a log is has no place here, since that says nothing of people.
+def count_features(evidence: Floats, size: Longs, again: float) -> Floats:
+    """What an account looks like [F]; how long its log is has no place here, since that says nothing of people.
 
     Args:
         evidence: log(p_same / p_other) of each pair [N, N], symmetric, 0 on the diagonal.
         size: events of each session.
+        again: the share of what sessions hold that an earlier one of them holds too: some things a person has once.
     """
     number = len(evidence)
     pairs = evidence[np.triu_indices(number, 1)] if number > 1 else np.zeros(1)
@@ -34,7 +36,8 @@ def count_features(evidence: Floats, size: Longs) -> Floats:
     spectrum = np.append(np.linalg.eigvalsh(evidence)[::-1], np.zeros(MOST_PEOPLE))[:MOST_PEOPLE] / number
     held, fit = np.array([_agreement(evidence, size, people) for people in range(1, MOST_PEOPLE + 1)]).T
     shape = [pairs.mean(), pairs.std(), SHARES[likely.argmax()]]
-    return np.concatenate([shape, likely, spectrum, np.diff(held, prepend=0), np.diff(fit, prepend=0)])
+    more = [np.log(size).std(), np.log1p(100 * again)]
+    return np.concatenate([shape, likely, spectrum, np.diff(held, prepend=0), np.diff(fit, prepend=0), more])
 
 
 def share_likelihoods(pairs: Floats) -> Floats:
@@ -112,7 +115,8 @@ def chances(head: CountHead, features: Floats) -> Floats:
 
 def expanded(head: CountHead, features: Floats) -> Floats:
     """One, the features in standard deviations, and half their squares [A, 2 F + 1]."""
-    scaled = np.clip((features - head.centre) / head.spread, -FARTHEST, FARTHEST)
+    known = features[:, : len(head.centre)]  # a head that was kept may be older than the last of them
+    scaled = np.clip((known - head.centre) / head.spread, -FARTHEST, FARTHEST)
     return np.hstack([np.ones((len(scaled), 1)), scaled, (scaled**2 - 1) / 2])
 
 

@@ -46,6 +46,12 @@ class Sessions:
     held: Longs  # session * M + item of everything held, in order
     catalogue: int  # M
 
+    def again(self, places: Longs) -> float:
+        """The share of what some sessions hold, each item once a session, that an earlier one of them holds too."""
+        start, stop = (np.searchsorted(self.held, (places + more) * self.catalogue) for more in (0, 1))
+        items = self.held[ranges(start, stop)[0]] % self.catalogue
+        return 1 - len(np.unique(items)) / len(items)
+
 
 def item_tables(training: Logs, fold: Longs, seed: int = 0) -> ItemTables:
     """The tables of each fold, from the training logs of the others.

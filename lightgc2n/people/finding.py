@@ -77,7 +77,8 @@ class PeopleFinder:
         recent = np.arange(len(sessions.owner))[-MOST_SESSIONS:]
         found, size = evidence(sessions, self._contrast, recent), sessions.size[recent]
         if count is None:
-            likely = at_most(chances(self.head, count_features(found, size)[None])[0], len(size))
+            features = count_features(found, size, sessions.again(recent))
+            likely = at_most(chances(self.head, features[None])[0], len(size))
             count = int(decide(likely[None], self.head.caution)[0])
         else:
             likely = np.eye(max(count, MOST_PEOPLE))[count - 1]

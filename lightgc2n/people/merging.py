@@ -13,7 +13,7 @@ Shapes: S sessions, A accounts, N sessions of one account.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,16 @@ import numpy.typing as npt
 from lightgc2n.data.dataset import Longs
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.contrast import Contrast
-from lightgc2n.people.counting import FEATURES, CountHead, chances, count_features, learn_head, plain_head
+from lightgc2n.people.counting import (
+    FEATURES,
+    OF_EVIDENCE,
+    CountHead,
+    chances,
+    count_features,
+    fitting_caution,
+    learn_head,
+    plain_head,
+)
 from lightgc2n.people.describing import Sessions
 from lightgc2n.people.evidence import evidence
 from lightgc2n.people.points import Floats
@@ -29,6 +38,7 @@ from lightgc2n.people.points import Floats
 SINGLES = 0.2  # share of accounts that are taken to be one person's
 FEWEST_SESSIONS = 8  # of an account that is taken to be one person's
 MOST_SESSIONS = 150  # that are looked at together; pairs grow with the square
+MOST_MERGED_SPLIT = 0.07  # of merged accounts of one person, who are those whose sessions are most alike
 PRIOR = np.array([0.28, 0.28, 0.2, 0.16, 0.08])  # how many people there are, as far as nothing else is known
 MERGES, TRIALS = 1000, 300  # at most
 MERGES_A_SINGLE, TRIALS_A_SINGLE = 10, 3  # few singles, merged over and over, teach no more
@@ -48,6 +58,9 @@ class Accounts:
     def evidence(self, places: Longs) -> Floats:
         return evidence(self.sessions, self.contrast, places)
 
+    def features(self, places: Longs) -> Floats:
+        return count_features(self.evidence(places), self.sessions.size[places], self.sessions.again(places))
+
 
 @dataclass(frozen=True)
 class Merged:
@@ -61,7 +74,13 @@ class Merged:
 def learn_count(sessions: Sessions, contrast: Contrast, fold: Longs, random: Random) -> CountHead:
     """What tells how many people are behind an account, from merged accounts; with too few to merge it says one."""
     merged = merged_anew(sessions, contrast, fold, random)
-    return plain_head() if merged is None else learn_head(merged.features, merged.people, PRIOR)
+    return plain_head() if merged is None else head_of(merged.features, merged.people)
+
+
+def head_of(features: Floats, people: Longs, most_split: float = MOST_MERGED_SPLIT) -> CountHead:
+    """What merged accounts teach, with as much caution as these need."""
+    head = learn_head(features, people, PRIOR)
+    return replace(head, caution=fitting_caution(chances(head, features), people, most_split))
 
 
 def merged_anew(sessions: Sessions, contrast: Contrast, fold: Longs, random: Random) -> Merged | None:
@@ -73,7 +92,8 @@ def merged_anew(sessions: Sessions, contrast: Contrast, fold: Longs, random: Ran
     first = _merged(accounts, by_fold(most_likely(alike), fold), alike, random)
     if first is None:
         return None
-    single = chances(learn_head(first.features, first.people, prior=PRIOR), halves)[:, 0]
+    told = learn_head(first.features[:, :OF_EVIDENCE], first.people, PRIOR)  # as at first, the evidence alone chooses
+    single = chances(told, halves)[:, 0]
     second = _merged(accounts, by_fold(most_likely(single), fold), alike, random) or first
     features, people = (
         np.concatenate([getattr(one, name) for one in (first, second)]) for name in ("features", "people")
@@ -86,7 +106,7 @@ def _half_features(accounts: Accounts, row: int) -> Floats:
     if accounts.number[row] < FEWEST_SESSIONS:
         return np.full(FEATURES, np.nan)
     places = accounts.start[row] + np.arange(0, accounts.number[row], 2)[-MOST_SESSIONS:]
-    return count_features(accounts.evidence(places), accounts.sessions.size[places])
+    return accounts.features(places)
 
 
 def _merged(accounts: Accounts, groups: list[Longs], alike: Floats, random: Random) -> Merged | None:
@@ -95,8 +115,7 @@ def _merged(accounts: Accounts, groups: list[Longs], alike: Floats, random: Rand
     thinning = fitting_thinning(accounts, groups, alike, random)
     singles = sum(map(len, groups))
     merged = list(merges(accounts, groups, thinning, min(MERGES, MERGES_A_SINGLE * singles), random))
-    size = accounts.sessions.size
-    features = [count_features(accounts.evidence(places), size[places]) for places, _ in merged]
+    features = [accounts.features(places) for places, _ in merged]
     return Merged([places for places, _ in merged], np.array(features), np.array([count for _, count in merged]))
 
 

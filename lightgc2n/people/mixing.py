@@ -3,7 +3,7 @@
 Shapes: A accounts, S sessions, F features, K people.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -14,18 +14,15 @@ from lightgc2n.people.asking import ask_all, by_evidence
 from lightgc2n.people.assigning import assign
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.counting import (
-    FEATURES,
+    OF_EVIDENCE,
     CountHead,
-    chances,
     count_features,
-    fitting_caution,
-    learn_head,
     plain_head,
 )
 from lightgc2n.people.describing import Sessions
 from lightgc2n.people.evidence import Learned, evidence, learn
 from lightgc2n.people.floors import Told
-from lightgc2n.people.merging import PRIOR, Merged, learn_count, merged_anew
+from lightgc2n.people.merging import Merged, head_of, learn_count, merged_anew
 from lightgc2n.people.mixture import Account, Mixture
 from lightgc2n.people.points import Floats, Logs
 
@@ -72,7 +69,8 @@ class ByMixture:
     account: Account
 
     def features(self) -> Floats:
-        return np.concatenate([count_features(self.account.evidence, self.account.size), self.more()])
+        features = count_features(self.account.evidence, self.account.size, again=0.0)
+        return np.concatenate([features[:OF_EVIDENCE], self.more()])
 
     def more(self) -> Floats:
         return self.mixture.count_features(self.account, np.random.default_rng(0))
@@ -105,10 +103,9 @@ def _mixture_wins(mixture: Mixture, learned: Learned, sessions: Sessions, merged
 def _mixture_head(mixture: Mixture, learned: Learned, sessions: Sessions, merged: Merged | None) -> CountHead:
     """The features of the evidence, and what each further person explains, learned from merged accounts."""
     if merged is None:
-        return plain_head(FEATURES + MOST_PEOPLE - 1)
+        return plain_head(OF_EVIDENCE + MOST_PEOPLE - 1)
     features = _merged_features(mixture, learned, sessions, merged)
-    head = learn_head(features, merged.people, PRIOR)
-    return replace(head, caution=fitting_caution(chances(head, features), merged.people, MOST_MERGED_SPLIT))
+    return head_of(features, merged.people, MOST_MERGED_SPLIT)
 
 
 def _merged_features(mixture: Mixture, learned: Learned, sessions: Sessions, merged: Merged) -> Floats:
@@ -118,4 +115,4 @@ def _merged_features(mixture: Mixture, learned: Learned, sessions: Sessions, mer
         _seen(mixture, learned, sessions, places, fold).more()
         for places, fold in zip(merged.places, folds, strict=True)
     ]
-    return np.hstack([merged.features, np.array(more)])
+    return np.hstack([merged.features[:, :OF_EVIDENCE], np.array(more)])

@@ -18,6 +18,7 @@ from lightgc2n.experiments.rolling import (
     likely_sessions,
     newest_sessions,
     rolling,
+    true_people,
     true_person,
 )
 from lightgc2n.experiments.served import WEIGHTS, Ranked, choose
@@ -71,6 +72,23 @@ def test_histories_to_ask_with() -> None:
     assert queries.times is not None
     assert queries.times[queries.target_event].tolist() == dataset.times[[3, 8, 8]].tolist()
     assert set(queries.account.tolist()) == {-1}
+
+
+def test_everybody_who_is_there_is_asked_for_by_how_likely_they_act() -> None:
+    dataset, split = world()
+    asked = rolling(dataset, split, "test", HOUR * 1_000_000)
+    member = np.array([0, 1, 0, 0, 2, 3, 2, 3, 3, 4])
+    # b at 10 o'clock: member 2 acted 8 and 6 hours ago, member 3 7 and 2 hours ago; the sooner and the nearer the hour
+    # of the day, the more.
+    counts = [0.5 ** (ago / 240) * np.exp(np.cos(2 * np.pi * ago / 24)) for ago in (8, 7, 6, 2)]
+    second = (counts[1] + counts[3]) / sum(counts)
+    found = true_people(dataset, asked, member)(1)
+    assert [one.places.tolist() for one in found] == [[4, 6], [5, 7]]
+    assert [one.weight for one in found] == pytest.approx([1 - second, second])
+    # In a session that goes on it is who acted in it so far, whoever comes next.
+    going_on = rolling(dataset, split, "test", 3 * HOUR * 1_000_000)
+    assert going_on.going_on.tolist() == [True, True]
+    assert [one.places.tolist() for one in true_people(dataset, going_on, member)(1)] == [[5, 7]]
 
 
 def test_sessions_of_who_is_likely_acting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,6 +156,7 @@ def test_the_command(town: Path) -> None:
         "likely of five",
         "likely sessions",
         "newest sessions",
+        "true people",
         "true person",
     ]
     for way in result["rows"]:

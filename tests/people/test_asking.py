@@ -18,7 +18,7 @@ def few_merges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lengths_by_hand() -> None:
-    assert lengths(np.zeros((2, 2)), np.array([3, 5])).tolist() == [np.log(2), np.log(8)]
+    assert lengths(np.zeros((2, 2)), np.array([3, 5]), 0.0).tolist() == [np.log(2), np.log(8)]
 
 
 def test_many_accounts_are_told_what_the_finder_tells_of_one() -> None:

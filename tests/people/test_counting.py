@@ -44,7 +44,7 @@ def test_how_sessions_fit_by_a_loop() -> None:
 def test_features_of_two_people_by_hand() -> None:
     # Two people with two sessions each; evidence 4 inside, -4 across: two pairs inside, four across.
     evidence = 4 * blocks(np.array([0, 0, 1, 1]))
-    found = count_features(evidence, np.ones(4, dtype=np.int64))
+    found = count_features(evidence, np.ones(4, dtype=np.int64), again=0.0)
     assert len(found) == FEATURES
     assert found[:2] == pytest.approx([-4 / 3, 4 * np.sqrt(1 - 1 / 9)])
     likely = [2 * np.log1p(share * np.expm1(4)) + 4 * np.log1p(share * np.expm1(-4)) for share in SHARES]
@@ -57,16 +57,29 @@ def test_features_of_two_people_by_hand() -> None:
     assert found[20:22].sum() == pytest.approx(np.log((np.exp(4) + 1) / (1 + 1)), abs=0.01)
 
 
+def test_features_beside_the_evidence_by_hand() -> None:
+    found = count_features(np.zeros((4, 4)), np.array([1, 1, 1, 8]), again=0.2)
+    # Logarithms of sizes 0, 0, 0 and log 8: three are log 8 / 4 from their mean, one three times that.
+    assert found[-2:] == pytest.approx([np.sqrt((3 * 1 + 9) / 4) * np.log(8) / 4, np.log(21)])
+
+
+def test_a_head_that_knows_fewer_features_asks_for_no_more() -> None:
+    random = np.random.default_rng(0)
+    head = CountHead(np.zeros(3), np.ones(3), random.normal(size=(7, 5)))
+    features = random.normal(size=(2, 5))
+    assert np.array_equal(chances(head, features), chances(head, features[:, :3]))
+
+
 @pytest.mark.parametrize("sessions", [1, 2, 4])
 def test_few_sessions_have_features_too(sessions: int) -> None:
-    found = count_features(np.zeros((sessions, sessions)), np.ones(sessions, dtype=np.int64))
+    found = count_features(np.zeros((sessions, sessions)), np.ones(sessions, dtype=np.int64), 0.0)
     assert found.shape == (FEATURES,)
     assert np.isfinite(found).all()
 
 
 def test_a_longer_log_of_the_same_look_has_the_same_share() -> None:
     for sessions in (20, 80):
-        found = count_features(blocks(np.arange(sessions) % 2, 0.5), np.ones(sessions, dtype=np.int64))
+        found = count_features(blocks(np.arange(sessions) % 2, 0.5), np.ones(sessions, dtype=np.int64), 0.0)
         assert 0.4 <= found[2] <= 0.7
 
 
@@ -153,7 +166,7 @@ def test_the_work_of_counting_is_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assigning, "mean_field_step", counted)
     steps = []
     for noise in (0.0, 3.0):
-        count_features(blocks(np.arange(20) % 4, noise), np.ones(20, dtype=np.int64))
+        count_features(blocks(np.arange(20) % 4, noise), np.ones(20, dtype=np.int64), 0.0)
         steps.append(len(calls))
         calls.clear()
     assert steps[0] == steps[1] == 5 * assigning.STEPS

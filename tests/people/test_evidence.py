@@ -92,6 +92,19 @@ def test_shared_items_by_a_loop() -> None:
     assert 0 < sum(expected) < 60
 
 
+def test_what_comes_again_by_a_loop() -> None:
+    logs, _ = world()
+    sessions = describe(logs, item_tables(logs, np.arange(logs.accounts) % FOLDS), np.arange(logs.accounts) % FOLDS)
+    held = [sorted(set(logs.items[logs.session == number].tolist())) for number in range(len(sessions.owner))]
+    for places in ([0], [2, 5, 3], list(range(len(held)))):
+        seen: set[int] = set()
+        again = total = 0
+        for item in (item for place in places for item in held[place]):
+            again, total = again + (item in seen), total + 1
+            seen.add(item)
+        assert sessions.again(np.array(places)) == pytest.approx(again / total)
+
+
 def test_an_account_is_described_by_others_alone() -> None:
     logs, _ = world(8)
     fold = np.arange(8) % FOLDS

@@ -105,7 +105,9 @@ def test_counts_are_found_without_any_label(monkeypatch: pytest.MonkeyPatch) -> 
     head = learn_count(sessions, contrast, fold, np.random.default_rng(0))
     bounds = np.searchsorted(sessions.owner, np.arange(121))
     features = [
-        merging.count_features(merging.evidence(sessions, contrast, places), sessions.size[places])
+        merging.count_features(
+            merging.evidence(sessions, contrast, places), sessions.size[places], sessions.again(places)
+        )
         for places in np.split(np.arange(len(sessions.owner)), bounds[1:-1])
     ]
     found = chances(head, np.array(features)).argmax(axis=1) + 1

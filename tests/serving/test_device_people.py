@@ -15,6 +15,7 @@ from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.export.people import write_people
 from lightgc2n.export.tables import as_bytes
 from lightgc2n.people import merging
+from lightgc2n.people.counting import FEATURES, OF_EVIDENCE, CountHead
 from lightgc2n.people.finding import People, PeopleFinder
 from lightgc2n.people.points import Logs
 from lightgc2n.recommending.bundle_files import FINDER, FINDER_FACTS, BundleFiles
@@ -85,6 +86,13 @@ def learned(logs: Logs) -> dict[bool, PeopleFinder]:
         return {timed: PeopleFinder.learn(some, np.random.default_rng(0)) for timed, some in shown.items()}
 
 
+def fewer_features(head: CountHead) -> dict[str, Any]:
+    """Of a count that was learned from the evidence alone, as by earlier versions."""
+    kept = np.r_[: 1 + OF_EVIDENCE, 1 + FEATURES : 1 + FEATURES + OF_EVIDENCE]
+    centre, spread = head.centre[:OF_EVIDENCE], head.spread[:OF_EVIDENCE]
+    return {"count.centre": centre, "count.spread": spread, "count.weights": head.weights[kept]}
+
+
 @pytest.mark.parametrize("form", ["floats", "four bits", "bytes of schema 2"])
 @pytest.mark.parametrize("timed", [True, False])
 def test_people_are_the_same(
@@ -100,7 +108,7 @@ def test_people_are_the_same(
     if form == "bytes of schema 2":
         rounded, scales = as_bytes(learned[timed].learned.tables.vectors[0])
         older = {"tables.vectors": rounded[None], "tables.scales": scales[None].astype(np.float32)}
-        save_file(load_file(tmp_path / FINDER) | older, tmp_path / FINDER)
+        save_file(load_file(tmp_path / FINDER) | older | fewer_features(learned[timed].head), tmp_path / FINDER)
     files = BundleFiles(tmp_path, {"items": learned[timed].catalogue}, frozenset({FINDER, FINDER_FACTS}), frozenset())
     finder = read_finder(files, accounts=0)
     assert finder is not None

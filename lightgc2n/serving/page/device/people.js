@@ -40,7 +40,8 @@ export function findPeople(finder, items, times = null) {
   const recent = sessions.slice(-MOST_SESSIONS);
   const size = recent.map((one) => one.items.length);
   const asked = prepare(evidenceWithin(finder, recent), size);
-  const chances = atMost(countChances(finder, countFeatures(asked)), recent.length);
+  const features = countFeatures(asked, size, comeAgain(recent));
+  const chances = atMost(countChances(finder, features), recent.length);
   const count = decide(chances, finder.count.caution);
   const found = assign(asked, count);
   const older = sessions.slice(0, sessions.length - recent.length);
@@ -111,8 +112,14 @@ function logOdds({ centre, spread, inward, threshold, outward, straight, constan
 
 const clip = (value, most) => Math.min(Math.max(value, -most), most);
 
-/** What the evidence looks like; how long a log is has no place here, since that says nothing of people. */
-function countFeatures(asked) {
+/** The share of what sessions hold, each item once a session, that an earlier one of them holds too. */
+function comeAgain(sessions) {
+  const held = sessions.flatMap((one) => Array.from(one.held));
+  return 1 - new Set(held).size / held.length;
+}
+
+/** What an account looks like; how long its log is has no place here, since that says nothing of people. */
+function countFeatures(asked, size, again) {
   const { evidence } = asked;
   const sessions = evidence.length;
   const pairs = evidence.flatMap((row, at) => Array.from(row.subarray(at + 1)));
@@ -121,16 +128,16 @@ function countFeatures(asked) {
   const values = Array.from(eigenvalues(evidence)).reverse();
   const spectrum = Array.from({ length: MOST_PEOPLE }, (_, at) => (values[at] ?? 0) / sessions);
   const agreements = spectrum.map((_, at) => agreement(asked, at + 1));
-  const average = mean(pairs);
-  const spread = Math.sqrt(mean(pairs.map((pair) => (pair - average) ** 2)));
   return [
-    average,
-    spread,
+    mean(pairs),
+    deviation(pairs),
     SHARES[likely.indexOf(Math.max(...likely))],
     ...likely,
     ...spectrum,
     ...steps(agreements.map(({ inside }) => inside)),
     ...steps(agreements.map(({ fit }) => fit)),
+    deviation(size.map(Math.log)),
+    Math.log1p(100 * again),
   ];
 }
 
@@ -152,12 +159,18 @@ function agreement(asked, people) {
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
+const deviation = (values) => {
+  const average = mean(values);
+  return Math.sqrt(mean(values.map((value) => (value - average) ** 2)));
+};
+
 /** Each value less the one before it. */
 const steps = (values) => values.map((value, at) => value - (at > 0 ? values[at - 1] : 0));
 
 /** Of one person, of two ...: softmax regression on features and their squares. */
 function countChances({ count: { centre, spread, weights } }, features) {
-  const scaled = features.map((value, at) => clip((value - centre[at]) / spread[at], FARTHEST_COUNT));
+  const known = features.slice(0, centre.length); // a head that was kept may be older than the last of them
+  const scaled = known.map((value, at) => clip((value - centre[at]) / spread[at], FARTHEST_COUNT));
   const row = [1, ...scaled, ...scaled.map((value) => (value ** 2 - 1) / 2)];
   const score = (person) => row.reduce((sum, value, at) => sum + value * weights[at * MOST_PEOPLE + person], 0);
   return softmax(Array.from({ length: MOST_PEOPLE }, (_, person) => score(person)));
