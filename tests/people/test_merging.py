@@ -5,7 +5,7 @@ import pytest
 
 from lightgc2n.people import merging
 from lightgc2n.people.contrast import Contrast
-from lightgc2n.people.counting import FEATURES, chances, plain_head
+from lightgc2n.people.counting import FEATURES, chances, decide, plain_head
 from lightgc2n.people.describing import Sessions
 from lightgc2n.people.evidence import learn
 from lightgc2n.people.merging import (
@@ -113,6 +113,16 @@ def test_counts_are_found_without_any_label(monkeypatch: pytest.MonkeyPatch) -> 
     found = chances(head, np.array(features)).argmax(axis=1) + 1
     assert (found == people).mean() > 0.6
     assert (found[people == 1] == 1).mean() > 0.8
+
+
+def test_merged_singles_are_hardly_split() -> None:
+    random = np.random.default_rng(0)
+    people = np.arange(500) % 5 + 1
+    features = np.column_stack([people + random.normal(0, 2.0, 500), random.normal(size=500)])
+    head = merging.head_of(features, people)
+    singles = chances(head, features[people == 1])
+    assert (decide(singles, 0.0) > 1).mean() > merging.MOST_MERGED_SPLIT
+    assert (decide(singles, head.caution) > 1).mean() <= merging.MOST_MERGED_SPLIT
 
 
 def test_with_too_few_accounts_everybody_is_one_person() -> None:
