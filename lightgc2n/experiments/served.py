@@ -3,7 +3,7 @@
 Every event after the test's cut is a question, asked with the account's history up to it. A way of asking names
 histories and how much the answer to each counts; the same trained model answers all. Its list is a mixture of these
 answers and the account's own, with one weight where a session goes on and one where it begins, both chosen on the
-events between the two cuts. Labels choose these two numbers there, score, and make the ceiling.
+events between the two cuts. Labels choose these two numbers there, score, and make the last two ways.
 
 account          the account's own list
 likely person    the events of each person found, by how likely they act
@@ -11,8 +11,8 @@ likely of five   the same, five people being looked for in every account
 likely sessions  the account up to the end of each of its newest sessions, the newest counting most, and those of
                  people who are likely acting (of five)
 newest sessions  no people: the account up to the end of each of its newest sessions, the newest counting most
-true people      the events of everybody who is really there, by how likely they act: a ceiling of finding people
-true person      the events of who really acts: a ceiling of telling who acts as well
+true people      the events of everybody who is really there, by how likely they act: finding people without an error
+true person      the events of who really acts, which no method may know
 """
 
 from collections.abc import Mapping

@@ -125,10 +125,10 @@ class LightGC2NPlus(Model):
         """The mean over all places that count, against all items."""
         whole, place = batch, torch.arange(batch.log.numel(), device=batch.log.device).view_as(batch.log)
         batch = cut_rows(replace(whole, next_item=place), self.config.max_length)  # carries where each event stood
-        at, target = batch.target, whole.next_item.flatten()[batch.target]
+        stood, target = batch.target, whole.next_item.flatten()[batch.target]
         read = self.read(encoded, batch.log)
         questions = Questions.of(read, batch.row, batch.at % batch.log.shape[1])
-        own = OwnSteps.around(whole, at, self.followers.reach) if isinstance(self.followers, Followers) else None
+        own = OwnSteps.around(whole, stood, self.followers.reach) if isinstance(self.followers, Followers) else None
         steps, memory = self.steps(questions, own), self.remembered(questions)
         moment = None if batch.moments is None else batch.moments.flatten()[batch.at]
         trends = self.trends(moment, self.bias, len(batch.at))

@@ -17,6 +17,7 @@ SHARES = np.array([0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # of pairs that are o
 OF_EVIDENCE = 3 + len(SHARES) + 3 * MOST_PEOPLE  # features; two more follow
 FEATURES = OF_EVIDENCE + 2
 FARTHEST = 4  # standard deviations
+ROUNDING = 1e-9  # what spreads no more is the same everywhere
 STEPS, RATE, DECAY = 600, 0.05, 0.03
 CAUTION = 1.0  # log odds in favour of one person, when it comes to deciding and nothing better is known
 MOST_SPLIT = 0.15  # of single accounts, where it is known who they are
@@ -26,9 +27,18 @@ def count_features(evidence: Floats, size: Longs, again: float) -> Floats:
     """What an account looks like [F]; how long its log is has no place here, since that says nothing of people.
 
     Args:
+        evidence, size: as for `evidence_features`.
+        again: the share of what sessions hold that an earlier one of them holds too: some things a person has once.
+    """
+    return np.concatenate([evidence_features(evidence, size), [np.log(size).std(), np.log1p(100 * again)]])
+
+
+def evidence_features(evidence: Floats, size: Longs) -> Floats:
+    """What the evidence looks like, the first OF_EVIDENCE features.
+
+    Args:
         evidence: log(p_same / p_other) of each pair [N, N], symmetric, 0 on the diagonal.
         size: events of each session.
-        again: the share of what sessions hold that an earlier one of them holds too: some things a person has once.
     """
     number = len(evidence)
     pairs = evidence[np.triu_indices(number, 1)] if number > 1 else np.zeros(1)
@@ -36,8 +46,7 @@ def count_features(evidence: Floats, size: Longs, again: float) -> Floats:
     spectrum = np.append(np.linalg.eigvalsh(evidence)[::-1], np.zeros(MOST_PEOPLE))[:MOST_PEOPLE] / number
     held, fit = np.array([_agreement(evidence, size, people) for people in range(1, MOST_PEOPLE + 1)]).T
     shape = [pairs.mean(), pairs.std(), SHARES[likely.argmax()]]
-    more = [np.log(size).std(), np.log1p(100 * again)]
-    return np.concatenate([shape, likely, spectrum, np.diff(held, prepend=0), np.diff(fit, prepend=0), more])
+    return np.concatenate([shape, likely, spectrum, np.diff(held, prepend=0), np.diff(fit, prepend=0)])
 
 
 def share_likelihoods(pairs: Floats) -> Floats:
@@ -86,7 +95,7 @@ def learn_head(features: Floats, people: Longs, prior: Floats | None = None, dec
     weight = np.ones(len(people)) if prior is None else prior[people - 1] / target.mean(axis=0)[people - 1]
     spread = features.std(axis=0)
     weights = np.zeros((2 * features.shape[1] + 1, MOST_PEOPLE))
-    head = CountHead(features.mean(axis=0), np.where(spread > 0, spread, np.inf), weights)
+    head = CountHead(features.mean(axis=0), np.where(spread > ROUNDING, spread, np.inf), weights)
     rows = expanded(head, features)
     mean, square = np.zeros((2, *head.weights.shape))
     for step in range(1, STEPS + 1):

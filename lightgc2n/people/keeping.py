@@ -17,7 +17,7 @@ from lightgc2n import __version__
 from lightgc2n.data.files import new_folder
 from lightgc2n.errors import DataError
 from lightgc2n.people.contrast import Contrast
-from lightgc2n.people.counting import CountHead
+from lightgc2n.people.counting import FEATURES, OF_EVIDENCE, CountHead
 from lightgc2n.people.describing import ItemTables
 from lightgc2n.people.evidence import Learned
 from lightgc2n.people.finding import PeopleFinder
@@ -89,4 +89,6 @@ def finder_of(facts: dict[str, Any], arrays: dict[str, Any]) -> PeopleFinder:
     contrast = Contrast(arrays["contrast.centre"], arrays["contrast.spread"], weights, float(facts["prior"]))
     learned = Learned(arrays["fold"], tables, arrays["traits.centre"], arrays["traits.spread"], contrast)
     head = CountHead(arrays["count.centre"], arrays["count.spread"], arrays["count.weights"], float(facts["caution"]))
+    if len(head.centre) not in (OF_EVIDENCE, FEATURES):  # earlier versions counted by the evidence alone
+        raise ValueError(f"counts by {len(head.centre)} numbers, and this version by {OF_EVIDENCE} or {FEATURES}")
     return PeopleFinder(learned, head, facts["gap"])

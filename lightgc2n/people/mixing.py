@@ -16,7 +16,7 @@ from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.counting import (
     OF_EVIDENCE,
     CountHead,
-    count_features,
+    evidence_features,
     plain_head,
 )
 from lightgc2n.people.describing import Sessions
@@ -27,7 +27,7 @@ from lightgc2n.people.mixture import Account, Mixture
 from lightgc2n.people.points import Floats, Logs
 
 COMPARED = 400  # merged accounts of 2 to 4 people that decide between the two ways
-MOST_MERGED_SPLIT = 0.1  # of merged accounts of one person: these are those whose sessions are most alike
+MOST_SPLIT_BY_MIXTURE = 0.1  # of merged accounts of one person: these are those whose sessions are most alike
 Random = np.random.Generator
 
 
@@ -69,8 +69,7 @@ class ByMixture:
     account: Account
 
     def features(self) -> Floats:
-        features = count_features(self.account.evidence, self.account.size, again=0.0)
-        return np.concatenate([features[:OF_EVIDENCE], self.more()])
+        return np.concatenate([evidence_features(self.account.evidence, self.account.size), self.more()])
 
     def more(self) -> Floats:
         return self.mixture.count_features(self.account, np.random.default_rng(0))
@@ -105,7 +104,7 @@ def _mixture_head(mixture: Mixture, learned: Learned, sessions: Sessions, merged
     if merged is None:
         return plain_head(OF_EVIDENCE + MOST_PEOPLE - 1)
     features = _merged_features(mixture, learned, sessions, merged)
-    return head_of(features, merged.people, MOST_MERGED_SPLIT)
+    return head_of(features, merged.people, MOST_SPLIT_BY_MIXTURE)
 
 
 def _merged_features(mixture: Mixture, learned: Learned, sessions: Sessions, merged: Merged) -> Floats:

@@ -55,7 +55,8 @@ def opening_of(
     standings = [_standing(test, floors, printed.get((test.dataset, test.protocol))) for test in tests]
     finding = _finding(standings, _beyond_chance(results, floors))
     more = _first_in_print(cells, floors) if cells else ""
-    notes = (NAMES, *_methods(tests, floors), *_runs(tests, floors, printed), *_data(standings, data or {}))
+    beside_paper = any(one.printed is not None for one in standings)
+    notes = (NAMES, *_methods(tests, floors), *_runs(tests, floors, beside_paper), *_data(standings, data or {}))
     return Opening(f"{finding}{more}.", SCORE, tuple(standings), notes)
 
 
@@ -95,7 +96,8 @@ def _finding(standings: Sequence[Standing], clear: int) -> str:
     pairs = [(one.own, one.floor.value) for one in standings if one.own is not None and one.floor is not None]
     if pairs:
         better = sum(floor > own for own, floor in pairs)
-        return _counted(better, len(pairs), f"more accurate than {CALLED}") + _sure(better, clear)
+        which = "" if len(pairs) == len(standings) else " with floors"
+        return _counted(better, len(pairs), f"more accurate than {CALLED}", which) + _sure(better, clear)
     if any(one.own is not None for one in standings):
         first, tests = sum(one.place == 1 for one in standings), len(standings)
         return (
@@ -105,11 +107,12 @@ def _finding(standings: Sequence[Standing], clear: int) -> str:
     return f"{CALLED} was not run. {_counted(best, len(standings), 'the most accurate of all')}"
 
 
-def _counted(rules: int, tests: int, what: str) -> str:
+def _counted(rules: int, number: int, what: str, which: str = "") -> str:
     """In how many tests a rule is what is said."""
-    if tests == 1:
-        return f"In the one test {RULE if rules else NO_RULE} is {what}"
-    return f"In {rules} of {tests} tests {RULE} is {what}" if rules else f"In none of {tests} tests is {RULE} {what}"
+    if number == 1:
+        return f"In the one test{which} {RULE if rules else NO_RULE} is {what}"
+    tests = f"{number} tests{which}"
+    return f"In {rules} of {tests} {RULE} is {what}" if rules else f"In none of {tests} is {RULE} {what}"
 
 
 def _sure(better: int, clear: int) -> str:
@@ -146,7 +149,7 @@ def _methods(tests: Sequence[Contest], floors: Collection[str]) -> Iterator[str]
         yield " ".join(words)
 
 
-def _runs(tests: Sequence[Contest], floors: Collection[str], printed: Mapping[tuple[str, str], float]) -> Iterator[str]:
+def _runs(tests: Sequence[Contest], floors: Collection[str], printed: bool) -> Iterator[str]:
     """What the rows by the published protocol are: runs of ours."""
     leaking = [test for test in tests if not test.honest]
     if len(leaking) == len(tests):

@@ -63,6 +63,12 @@ def test_features_beside_the_evidence_by_hand() -> None:
     assert found[-2:] == pytest.approx([np.sqrt((3 * 1 + 9) / 4) * np.log(8) / 4, np.log(21)])
 
 
+def test_sizes_that_are_all_alike_say_nothing() -> None:
+    alike = [count_features(np.zeros((n, n)), np.full(n, 3), again=0.0)[-2] for n in (7, 10)]
+    head = learn_head(np.array(alike)[:, None], np.array([1, 2]))
+    assert np.isinf(head.spread).all()
+
+
 def test_a_head_that_knows_fewer_features_asks_for_no_more() -> None:
     random = np.random.default_rng(0)
     head = CountHead(np.zeros(3), np.ones(3), random.normal(size=(7, 5)))

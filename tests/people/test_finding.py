@@ -1,5 +1,6 @@
 """The finder: the same answers after a stay on disk, for accounts learned from and for new ones."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,13 @@ def test_kept_on_disk_it_gives_the_same_answers(finder: PeopleFinder, logs: Logs
         one, other = (each.find(*history(logs, 5), row=row, count=3) for each in (kept, finder))
         assert np.array_equal(one.share, other.share)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["finder"]
+
+
+def test_a_count_by_other_numbers_is_refused(finder: PeopleFinder, tmp_path: Path) -> None:
+    head = replace(finder.head, centre=np.zeros(3), spread=np.ones(3), weights=np.zeros((7, 5)))
+    save_finder(replace(finder, head=head), tmp_path / "finder")
+    with pytest.raises(DataError, match="counts by 3 numbers"):
+        load_finder(tmp_path / "finder")
 
 
 def test_without_times_too(tmp_path: Path) -> None:

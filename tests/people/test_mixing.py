@@ -76,7 +76,7 @@ def test_a_tenth_of_the_merged_singles_is_split_at_most() -> None:
     head = mixing._mixture_head(mixture, learned, sessions, merged)
     features = mixing._merged_features(mixture, learned, sessions, merged)
     said = decide(chances(head, features), head.caution)
-    assert (said[merged.people == 1] > 1).mean() <= mixing.MOST_MERGED_SPLIT
+    assert (said[merged.people == 1] > 1).mean() <= mixing.MOST_SPLIT_BY_MIXTURE
 
 
 def test_with_one_account_there_is_one_person() -> None:

@@ -63,6 +63,10 @@ def test_it_fits_a_phone(browser: Any, report: str, scheme: str) -> None:
     assert first.evaluate("box => box.scrollWidth == box.clientWidth"), "the first table is seen whole"
     wide = page.locator(".table .scroll").first
     assert wide.evaluate("box => box.scrollWidth > box.clientWidth"), "Table 1 scrolls inside its own box"
+    name = page.locator(".table tbody th .name").first
+    name.evaluate("one => { one.textContent = 'lightgc2n-plus-wo-memory'; }")
+    ends = name.evaluate("one => [one, one.closest('th')].map((box) => box.getBoundingClientRect().right)")
+    assert ends[0] <= ends[1], "a long name stays in its cell"
     colours = page.locator("body").evaluate(
         "body => [getComputedStyle(body).backgroundColor, getComputedStyle(body).color]"
     )
@@ -96,7 +100,7 @@ def test_all_can_be_reached_by_keyboard(browser: Any, report: str) -> None:
     page = browser.new_page()
     page.goto(report)
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "Skip to the tables"
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the contents"
     reached = set()
     for _ in range(200):
         page.keyboard.press("Tab")

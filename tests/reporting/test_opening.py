@@ -139,3 +139,18 @@ def test_every_way_of_testing_has_its_words() -> None:
     ways = {"time": "honest, cut in time", "cold-accounts": "honest, new accounts", "strange": "strange"}
     told = opened(*(trial("E", protocol, lightgc2n=0.3, markov=0.5) for protocol in ways))
     assert {row.how for row in told.standings} == set(ways.values())
+
+
+def test_tests_without_a_floor_are_not_counted_among_those_with_one() -> None:
+    told = opened(trial("E", lightgc2n=0.3, markov=0.8), trial("V", lightgc2n=0.3, hrnn=0.5))
+    assert told.finding.startswith("In the one test with floors a rule that only counts is more accurate")
+    both = opened(*(trial(name, lightgc2n=0.3, markov=0.8) for name in "EV"), trial("M", lightgc2n=0.3))
+    assert both.finding.startswith("In 2 of 2 tests with floors a rule")
+
+
+def test_numbers_that_are_not_shown_are_not_spoken_of() -> None:
+    found = trial("E", "windows", lightgc2n=0.3, markov=0.5) | trial("Hvideo_E", "windows", hrnn=0.5)
+    told = opening_of(found, FLOORS, published.table1(), {("Hvideo_E", "windows"): "HV-E"})
+    assert told is not None
+    assert [row.printed for row in told.standings] == [None]
+    assert not any("stand beside" in note for note in told.notes)

@@ -112,7 +112,7 @@ def test_a_kind_of_an_ablation_has_its_own_colour(tmp_path: Path) -> None:
     assert [(line.name, line.x, line.style) for line in figure.series] == [
         ("LightGC²N", ("lightgc2n",), 0),
         ("ours", ("lightgc2n-plus",), 5),
-        ("without a part", ("lightgc2n-wo-a",), 1),
+        ("without a part", ("lightgc2n-wo-a",), 3),
     ]
 
 
