@@ -166,9 +166,9 @@ def _with_metrics(
 def notes_on_data(dataset: str) -> Iterator[str]:
     """What part of the paper's data a dataset is that its numbers stand beside."""
     if dataset.lower() == "hvideo-v-pair":
-        yield "Another edition of the paper's HV-V, complete, with other accounts and items: levels, not digits."
+        yield "Another edition of the paper's HV-V, with other accounts and items, so numbers differ from the paper's."
     else:
-        yield "The released windows are the paper's test windows, a fifth of its data, divided anew at random."
+        yield "Only a fifth of the paper's data, its test windows, is released; divided anew, it gives other numbers."
 
 
 def _notes_on_domains(groups: Sequence[Group], protocol: str) -> Iterator[str]:

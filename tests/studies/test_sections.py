@@ -127,7 +127,7 @@ def test_the_papers_number_stands_on_the_first_screen(tmp_path: Path) -> None:
     (row,) = told.standings
     assert (row.how, row.own, row.place, row.printed) == ("as the paper tests", 50.0, 2, 47.35)
     assert row.best == Scored("markov", 75.0, "floor")  # (1 + 1/2) / 2
-    assert told.notes[-1].startswith("Hvideo_E: The released windows are the paper's test windows, a fifth of its data")
+    assert told.notes[-1].startswith("Hvideo_E: Only a fifth of the paper's data")
 
 
 @pytest.mark.parametrize(("experiment", "paper"), [("table1", "61.35"), ("ablation", "61.35")])
