@@ -39,7 +39,7 @@ def _opening(opening: Opening) -> Iterator[str]:
     yield f"**{_text(opening.finding)}**\n\n{_text(opening.score)}\n"
     printed = any(one.printed is not None for one in opening.standings)
     columns = ["test", "tested", f"{CALLED} %", "place", "best floor %", "best of all %"]
-    columns += ["LightGC²N in the paper %"] if printed else []
+    columns += [f"{CALLED} in the paper %"] if printed else []
     yield "| " + " | ".join(columns) + " |"
     yield "|---|---|" + "---:|" * (len(columns) - 2)
     for one in opening.standings:
