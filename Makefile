@@ -4,22 +4,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo demo-check experiments test test-slow clean
+.PHONY: help setup demo demo-check experiments test test-kernels test-slow clean
 
 help:
 	@echo "make demo       generate households, compare models on them, show the table, then a page that looks into accounts"
 	@echo "make demo-check the same, and the page is asked once and taken down"
 	@echo "make experiments  every experiment of the paper in minutes, on generated households"
 	@echo "make test       lint, types and tests"
-	@echo "make test-slow  what takes longer: 10,000 mutated files, every extra in an environment of its own"
+	@echo "make test-kernels  the Triton kernels in Triton's interpreter, where Triton can be installed"
+	@echo "make test-slow  what takes longer: 10,000 mutated files, killed commands, every extra, the oldest and newest Python"
 	@echo "make setup      only create the environment in $(VENV)"
-	@echo "make clean      remove the environment and the demo"
+	@echo "make clean      remove the environment and the demo, as far as make made them"
 
 setup: $(VENV)/.setup
 
 $(VENV)/.setup: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/python || { $(PYTHON) -m venv $(VENV) && touch $(VENV)/.made-by-make; }
 	$(PIP) --editable '.[train,report,export,serve]'
 	touch $@
 
@@ -34,13 +35,22 @@ demo-check: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo --check
 
 experiments: setup
+	scripts/demo --claim
 	PATH="$(CURDIR)/$(BIN):$$PATH" lightgc2n experiment all --quick --out demo/experiments
 
 test: $(VENV)/.setup-dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
 
+# Outside the dev extra: Triton exists for Linux alone. Its interpreter cannot read functions that the shape checks wrap.
+test-kernels: $(VENV)/.setup-dev
+	@if $(PIP) triton==3.9.0; then \
+	  TRITON_INTERPRET=1 $(BIN)/python -m pytest --quiet -o addopts= tests/layers/test_kernels.py; \
+	else echo "Triton could not be installed: its kernels are not tested" >&2; fi
+
 test-slow: $(VENV)/.setup-dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check -m slow
+	scripts/check_pythons
 
 clean:
-	rm -rf $(VENV) demo
+	$(PYTHON) scripts/clean_demo.py
+	if [ -e $(VENV)/.made-by-make ]; then rm -rf $(VENV); fi

@@ -57,8 +57,8 @@ def measure(accounts: int, steps: int, way: str) -> dict[str, float]:
     import torch
 
     from lightgc2n.data.batches import training_batches
-    from lightgc2n.models.lightgc2n import LightGC2NConfig
-    from lightgc2n.models.variants import build_variant
+    from lightgc2n.models.lightgc2n.ablations import build_variant
+    from lightgc2n.models.lightgc2n.lightgc2n import LightGC2NConfig
 
     if way == KEPT:
         keep_memory()

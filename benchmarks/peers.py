@@ -27,7 +27,7 @@ import numpy.typing as npt
 from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.splits import Split, SplitConfig, ranges, split_dataset
 from lightgc2n.devices import peak_bytes
-from lightgc2n.evaluation.metrics import gains
+from lightgc2n.metrics.ranking import gains
 
 if TYPE_CHECKING:
     from lightgc2n.models.contract import Model
@@ -129,7 +129,7 @@ def fit_ours(folder: Path, way: str, settings: Settings, lists: Path) -> dict[st
     import torch
 
     from lightgc2n.data.batches import query_batches
-    from lightgc2n.experiments.single import new_model
+    from lightgc2n.training.run import new_model
     from lightgc2n.training.runs import versions
 
     torch.set_num_threads(settings.threads)
@@ -147,9 +147,9 @@ def fit_ours(folder: Path, way: str, settings: Settings, lists: Path) -> dict[st
 
 def _trained(split: Split, settings: Settings) -> "tuple[Model, list[float]]":
     """SASRec after all epochs, none of them chosen, and the seconds of each."""
-    from lightgc2n.experiments.single import new_model
+    from lightgc2n.training.epoch_log import read_rows
     from lightgc2n.training.loop import TrainingConfig, train
-    from lightgc2n.training.record import read_rows
+    from lightgc2n.training.run import new_model
 
     told, names = asdict(settings), ("width", "blocks", "heads", "max_length", "dropout")
     same = {"loss": "softmax", "tied": True}  # RecTools too scores items with the table that it reads
@@ -165,7 +165,7 @@ def _lists(model: "Model", split: Split) -> Lists:
 
     from lightgc2n.data.batches import query_batches
     from lightgc2n.data.dataset import Domain
-    from lightgc2n.evaluation.ranks import rows_per_tile
+    from lightgc2n.metrics.ranks import rows_per_tile
     from lightgc2n.recommending.best import best_items
 
     items = split.train.items

@@ -16,9 +16,9 @@ import numpy as np
 from lightgc2n.data.dataset import Dataset, load_dataset
 from lightgc2n.data.members import Members, load_members
 from lightgc2n.data.splits import SplitConfig, ranges, split_dataset
-from lightgc2n.evaluation.people import measure_people
-from lightgc2n.experiments.people import known_people
+from lightgc2n.experiments.identify import known_people
 from lightgc2n.export.people import in_nibbles
+from lightgc2n.metrics.clustering import measure_people
 from lightgc2n.people.finding import People, PeopleFinder
 from lightgc2n.people.points import Logs
 from lightgc2n.recommending.bundle_people import of_nibbles

@@ -22,7 +22,7 @@ from lightgc2n import zoo
 from lightgc2n.data.dataset import Dataset, Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.export.exporting import ExportOptions, write_bundle
-from lightgc2n.models.plus import LightGC2NPlus
+from lightgc2n.models.plus.plus import LightGC2NPlus
 from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
 from lightgc2n.recommending.bundle_files import part_sizes
 from lightgc2n.recommending.recommender import Recommender, load
@@ -85,7 +85,14 @@ def rows(recommender: Recommender, plan: RunPlan, rounds: int, folder: Path, tra
     bundles = []
     for int8 in (False, True):
         out = folder / ("int8" if int8 else "float")
-        write_bundle(recommender, plan, out, ExportOptions(int8, people=trained), force=True)
+        write_bundle(
+            recommender,
+            split_dataset(recommender.dataset, plan.split),
+            plan,
+            out,
+            ExportOptions(int8, people=trained),
+            force=True,
+        )
         bundles.append((load_bundle(out), part_sizes(out)))
     graphs = [lambda bundle=bundle: bundle._ranked_by_graph([bundle.prepare(history=history)], 20, bundle._learned)
               for bundle, _ in bundles]  # fmt: skip

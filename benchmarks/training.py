@@ -24,7 +24,7 @@ from lightgc2n.devices import peak_bytes
 if TYPE_CHECKING:
     from lightgc2n.data.batches import TrainingBatch
     from lightgc2n.data.splits import Training
-    from lightgc2n.models.lightgc2n import LightGC2N
+    from lightgc2n.models.lightgc2n.lightgc2n import LightGC2N
     from lightgc2n.training.steps import Steps
 
 # On a GPU `layers` are the fast layers without Triton, `kernels` with it, `recorded` those replayed as a CUDA graph.
@@ -57,8 +57,8 @@ def measure(folder: Path, way: str, negatives: str, threads: int, steps: int, de
         os.environ["LIGHTGC2N_KERNELS"] = "plain"
     import torch
 
-    from lightgc2n.models.lightgc2n import LightGC2NConfig
-    from lightgc2n.models.variants import build_variant
+    from lightgc2n.models.lightgc2n.ablations import build_variant
+    from lightgc2n.models.lightgc2n.lightgc2n import LightGC2NConfig
     from lightgc2n.training.steps import Steps, TrainingConfig
 
     torch.set_num_threads(threads)
@@ -85,7 +85,7 @@ def measure(folder: Path, way: str, negatives: str, threads: int, steps: int, de
 
 def _replace_losses(model: "LightGC2N") -> None:
     """The equations edge by edge in place of the fast layers."""
-    from lightgc2n.models.plain import plain_losses
+    from plain_model import plain_losses
 
     model.encode = lambda: None
     model.losses = lambda _, batch: plain_losses(model, batch)

@@ -4,6 +4,7 @@ A field made by `setting` holds everything that is said about it: type, default,
 """
 
 import dataclasses
+import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -53,6 +54,15 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise SettingError(f"{path}: no such file. Give --config an existing TOML file.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise SettingError(f"{path}: not a TOML file: {problem}.") from None
+
+
+def toml_value(value: Any) -> str:
+    """A value in TOML syntax."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {toml_value(inner)}" for name, inner in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | str) else repr(value)
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -1,65 +1,168 @@
-"""Where tensors live, and how much memory they took."""
+"""The devices that tensors can live on: which are usable, how much each computes at once, and the memory it used.
+
+All facts about a device are in this file. To add one, write its class and list it in DEVICES.
+"""
 
 import ctypes
 import platform
 import resource
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lightgc2n.errors import SettingError
 
 
-def choose_device(name: str) -> str:
-    """`cpu` or `cuda`; `auto` takes the GPU where there is one."""
-    import torch
+@dataclass(frozen=True)
+class Device:
+    """A kind of device and the sizes of the blocks that it computes at once: here the CPU, and any unlisted kind.
 
-    if name not in ("cpu", "cuda", "auto"):
-        raise SettingError(f"--device: expected cpu, cuda or auto, found {name!r}.")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise SettingError("--device cuda: no usable GPU was found. Use --device cpu, or see lightgc2n doctor.")
-    return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
+    On a CPU a block stays in cache; on a GPU a block is large enough to keep all of it busy.
+    """
+
+    name: str
+    tile_bytes: int = 16 * 2**20  # scores that are ranked at once
+    tile_rows: int = 4096  # queries that are ranked at once; what a model holds for each history grows with them
+    logit_bytes: int = 2 * 2**20  # logits that a loss holds at once
+    edges_at_once: int = 2**14  # edges whose two ends are gathered at once
+    pairs_at_once: int = 2**15  # pairs of items whose attention is computed at once
+    is_gpu: bool = False  # queues work without waiting for the host, and adds gradients by atomics
+    runs_triton: bool = False
+    has_cuda_graphs: bool = False
+
+    def is_available(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        """The hardware in words, as results report it."""
+        return f"{self.name} ({platform.machine()})"
+
+    def list_units(self) -> list[tuple[str, str]]:
+        """(torch name, description) of each unit of this kind, for `lightgc2n doctor`."""
+        import torch
+
+        return [(self.name, f"{torch.get_num_threads()} threads")]
+
+    def synchronize(self) -> None:
+        """Wait until all queued work is done."""
+
+    def random_devices(self) -> list[int]:
+        """The units whose random generators must be saved besides the CPU's."""
+        return []
+
+    def peak_bytes(self) -> int:
+        """The peak resident memory of this process so far."""
+        status = Path("/proc/self/status")
+        if status.exists():  # getrusage would also count the memory of the parent when it started this process
+            line = next(line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM:"))
+            return int(line.split()[1]) * 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+    def reset_peak(self) -> None:
+        """Let `peak_bytes` count from now on; systems other than Linux cannot, and keep counting from the start."""
+        if (switch := Path("/proc/self/clear_refs")).exists():
+            try:
+                switch.write_text("5", encoding="ascii")  # proc(5): resets the peak resident size
+            except OSError:
+                return  # a sandbox may forbid it
 
 
-def device_name(device: str) -> str:
-    """What a result was computed on, in words."""
-    import torch
+class CudaDevice(Device):
+    """NVIDIA GPUs."""
 
-    return torch.cuda.get_device_name() if device == "cuda" else f"cpu ({platform.machine()})"
+    def is_available(self) -> bool:
+        import torch
 
+        return torch.cuda.is_available()
 
-def peak_bytes(device: str) -> int:
-    """The most memory that this process has held so far: of the GPU where one is used, of the machine otherwise."""
-    if device == "cuda":
+    def describe(self) -> str:
+        import torch
+
+        return torch.cuda.get_device_name()
+
+    def list_units(self) -> list[tuple[str, str]]:
+        import torch
+
+        facts = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+        return [(f"{self.name}:{n}", f"{one.name}, {one.total_memory / 2**30:.0f} GiB") for n, one in enumerate(facts)]
+
+    def synchronize(self) -> None:
+        import torch
+
+        torch.cuda.synchronize()
+
+    def random_devices(self) -> list[int]:
+        import torch
+
+        return [torch.cuda.current_device()]
+
+    def peak_bytes(self) -> int:
         import torch
 
         return torch.cuda.max_memory_allocated()
-    status = Path("/proc/self/status")
-    if status.exists():  # getrusage would also count what the parent held when it started this process
-        line = next(line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+    def reset_peak(self) -> None:
+        import torch
+
+        torch.cuda.reset_peak_memory_stats()
+
+
+CPU = Device("cpu")
+CUDA = CudaDevice(
+    "cuda",
+    tile_bytes=256 * 2**20,
+    tile_rows=1024,
+    logit_bytes=256 * 2**20,
+    edges_at_once=2**20,
+    pairs_at_once=2**22,
+    is_gpu=True,
+    runs_triton=True,
+    has_cuda_graphs=True,
+)
+DEVICES: dict[str, Device] = {device.name: device for device in (CPU, CUDA)}
+DEVICE_HELP = f"{', '.join(DEVICES)} or auto."  # of the option --device
+
+
+def device_of(where: Any) -> Device:
+    """The kind of device of a torch tensor, or of a name such as `cuda` or `cuda:1`."""
+    name = where.partition(":")[0] if isinstance(where, str) else where.device.type
+    return DEVICES.get(name) or Device(name)
+
+
+def choose_device(name: str) -> str:
+    """The device to use; `auto` selects a GPU where one is usable, else the CPU."""
+    if name == "auto":
+        return next((device.name for device in DEVICES.values() if device.is_gpu and device.is_available()), CPU.name)
+    if name not in DEVICES:
+        raise SettingError(f"device: expected {', '.join(DEVICES)} or auto, found {name!r}.")
+    if not DEVICES[name].is_available():
+        raise SettingError(f"device {name}: no usable GPU was found. Use cpu, or see lightgc2n doctor.")
+    return name
+
+
+def device_name(device: str) -> str:
+    """The hardware that a result was computed on, in words."""
+    return device_of(device).describe()
+
+
+def peak_bytes(device: str) -> int:
+    """The peak memory so far: of the GPU where one is used, else of this process."""
+    return device_of(device).peak_bytes()
+
+
+def reset_peak(device: str) -> None:
+    """Let `peak_bytes` count from now on, where the system can."""
+    device_of(device).reset_peak()
 
 
 def keep_memory() -> bool:
-    """Lets this process keep the memory of large arrays between steps; whether that could be had.
+    """Let this process keep the memory of large arrays between steps; return whether the C library can.
 
-    glibc hands arrays of 32 MB and more back to the system after each use, which must clear them again at the next: on
-    large data most of a step's time.
+    glibc returns arrays of 32 MB and more to the system after each use, and the system clears them at the next use. On
+    large data that takes most of a step's time.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
     libc, trim_threshold, mmap_max = ctypes.CDLL(None), -1, -4
     return bool(libc.mallopt(mmap_max, 0) and libc.mallopt(trim_threshold, 2**31 - 1))
-
-
-def forget_peak(device: str) -> None:
-    """Lets `peak_bytes` count from now on; where the system cannot (other than Linux), it goes on counting."""
-    if device == "cuda":
-        import torch
-
-        torch.cuda.reset_peak_memory_stats()
-    elif (switch := Path("/proc/self/clear_refs")).exists():
-        try:
-            switch.write_text("5", encoding="ascii")  # proc(5): sets the peak resident size to the present one
-        except OSError:
-            return  # a sandbox may forbid it

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from lightgc2n import __version__
+from lightgc2n.devices import DEVICES
 
 MODULE_OF_PACKAGE = {"prometheus-client": "prometheus_client"}
 EXTRAS = ("core", "train", "serve", "report", "tune", "export")
@@ -64,14 +65,8 @@ def _try(package: str, needs: str) -> dict[str, Any]:
 
 
 def _devices() -> list[dict[str, Any]]:
-    import torch
-
-    devices = [{"name": "cpu", "what": f"{torch.get_num_threads()} threads", **_add_on("cpu")}]
-    for number in range(torch.cuda.device_count()):
-        facts = torch.cuda.get_device_properties(number)
-        memory = f"{facts.total_memory / 2**30:.0f} GiB"
-        devices.append({"name": f"cuda:{number}", "what": f"{facts.name}, {memory}", **_add_on(f"cuda:{number}")})
-    return devices
+    units = [unit for device in DEVICES.values() for unit in device.list_units()]
+    return [{"name": name, "what": description, **_add_on(name)} for name, description in units]
 
 
 def _add_on(device: str) -> dict[str, Any]:

@@ -1,16 +1,20 @@
-"""How much memory was taken, since when, and whether it is kept."""
+"""Device names, block sizes and memory: all facts about a device stand in one file."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from lightgc2n.devices import keep_memory
+from lightgc2n.devices import CPU, DEVICES, Device, choose_device, device_of, keep_memory
+from lightgc2n.errors import SettingError
+from lightgc2n.metrics.ranks import rows_per_tile
 
 # In a process of its own: what a process holds depends on all that ran in it before.
 PEAKS = """
 import numpy as np
-from lightgc2n.devices import forget_peak, peak_bytes
+from lightgc2n.devices import peak_bytes, reset_peak
 
 BIG = 200_000_000
 taken = np.ones(BIG, dtype=np.uint8)
@@ -18,13 +22,15 @@ high = peak_bytes("cpu")
 assert high > BIG
 del taken
 assert peak_bytes("cpu") > 0.99 * high  # it is a peak, not what is held now; the system counts it roughly
-forget_peak("cpu")
+reset_peak("cpu")
 assert peak_bytes("cpu") < high - BIG / 2
 """
 KEPT = """
 import resource
 import numpy as np
-from lightgc2n.devices import keep_memory
+from lightgc2n.devices import CPU, DEVICES, Device, choose_device, device_of, keep_memory
+from lightgc2n.errors import SettingError
+from lightgc2n.metrics.ranks import rows_per_tile
 
 assert keep_memory()
 np.ones(60_000_000, dtype=np.uint8)  # taken once, and given back to the process
@@ -47,3 +53,27 @@ def test_the_peak_counts_from_when_it_was_forgotten() -> None:
 @pytest.mark.skipif(not keep_memory(), reason="only glibc can be told to keep memory")
 def test_large_arrays_are_taken_from_what_the_process_has() -> None:
     run(KEPT)
+
+
+def test_a_device_is_added_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DEVICES, "tpu", Device("tpu", tile_rows=7, is_gpu=True))
+    assert choose_device("tpu") == "tpu"
+    assert choose_device("auto") in ("tpu", "cuda")
+    assert rows_per_tile(3, "tpu") == 7
+
+
+def test_an_unlisted_device_gets_the_sizes_of_a_cpu() -> None:
+    assert device_of("xpu:1") == Device("xpu")
+    assert rows_per_tile(3, "xpu") == rows_per_tile(3, "cpu") == CPU.tile_rows
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(SettingError, match="device: expected cpu, cuda or auto, found 'gpu'"):
+        choose_device("gpu")
+
+
+def test_no_other_file_decides_by_the_name_of_a_device() -> None:
+    package = Path(__file__).parents[1] / "lightgc2n"
+    deciding = re.compile(r"""[=!]= ["'](cpu|cuda)["']|is_cuda|["'](cpu|cuda)["'][:\]]""")
+    files = [path for path in package.rglob("*.py") if path.name != "devices.py"]
+    assert not [str(path) for path in files if deciding.search(path.read_text(encoding="utf-8"))]

@@ -91,3 +91,16 @@ def test_every_dependency_is_pinned() -> None:
     names = {re.match(r"[A-Za-z0-9-]+", line).group().lower() for line in wanted} - {"lightgc2n"}  # type: ignore[union-attr]
     pins = re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     assert names <= {pin.lower().replace("_", "-") for pin in pins}
+
+
+def test_the_lock_has_the_versions_of_the_constraints_and_a_hash_for_each() -> None:
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE))
+    pins = {name.lower().replace("_", "-"): version for name, version in pins.items()}
+    entries = re.split(r"\n(?=[\w.-]+==)", (ROOT / "requirements.lock").read_text(encoding="utf-8"))[1:]
+    assert len(entries) > 20
+    for entry in entries:
+        name, version = re.match(r"([\w.-]+)==(\S+)", entry).groups()  # type: ignore[union-attr]
+        assert pins[name] == version
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry)
+    names = {re.match(r"[\w.-]+", entry).group() for entry in entries}  # type: ignore[union-attr]
+    assert {"numpy", "safetensors", "typer", "rich", "onnxruntime", "fastapi", "uvicorn", "prometheus-client"} <= names

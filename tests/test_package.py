@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import venv
 from pathlib import Path
 
@@ -118,3 +119,18 @@ def serve_with(python: Path) -> None:
         assert client.get("/v1/accounts/h000003/people").json["count"] >= 1
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
+
+
+@pytest.mark.slow
+def test_the_source_distribution_is_whole(tmp_path: Path) -> None:
+    """Whoever packages this for a distribution needs its tests, its documents and its pins."""
+    build = "import sys, hatchling.build as b; print(b.build_sdist(sys.argv[1]))"
+    python = python_in(tmp_path / "environment")
+    assert run(python, *QUIET, "hatchling==1.33.0", cwd=tmp_path).returncode == 0
+    done = run(python, "-c", build, tmp_path, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(tmp_path / done.stdout.strip()) as archive:
+        held = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    wanted = ["tests/conftest.py", "docs/serving.md", "constraints.txt", "requirements.lock", "SECURITY.md", "Makefile"]
+    assert not set(wanted) - held
+    assert not [name for name in held if name.startswith((".venv", "demo/", "runs/", "prepared/"))]

@@ -68,8 +68,8 @@ def test_lists_of_the_peer_stand_in_the_order_of_the_accounts_that_were_asked() 
 
 def test_our_side_lists_what_evaluation_ranks() -> None:
     from lightgc2n.data.dataset import Domain
-    from lightgc2n.evaluation.ranks import target_ranks
-    from lightgc2n.experiments.single import new_model
+    from lightgc2n.metrics.ranks import target_ranks
+    from lightgc2n.training.run import new_model
 
     random = np.random.default_rng(0)
     names = [f"i{number:02}" for number in range(30)]

@@ -1,1 +1,1 @@
-"""Models to compare with, one file each; the floors learn nothing by gradient and stand in every table."""
+"""Baselines, a file or a folder each; simple baselines count and have no gradients."""

@@ -1,6 +1,7 @@
-"""ComiRec-DR (Cen et al., KDD 2020): several interests of one log by dynamic routing, each item scored by the best.
+"""ComiRec-DR (Cen et al., KDD 2020): dynamic routing extracts several interests; an item's score is that of the best.
 
-Shapes: B batch, T history, W events read, M items, N items of a domain, I questions, K interests, D width.
+Shapes: B batch, T history, W events read, M items, N items of a domain, I queries, K interests, D width,
+P events of all histories.
 """
 
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
-from lightgc2n.layers.interests import route_interests
-from lightgc2n.layers.sampled import DrawnSoftmax, mean_softmax
+from lightgc2n.layers.sampled_losses import DrawnSoftmax, mean_softmax
+from lightgc2n.layers.squash import squash
 from lightgc2n.layers.windows import draw_places, histories_before
 from lightgc2n.models.contract import Model
 
@@ -24,29 +25,29 @@ POPULARITY_POWER = 0.75
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComiRecConfig:
-    """The authors' values where they fit; the paper's symbol stands in brackets."""
+    """The authors' values where they fit; the paper's symbols in brackets."""
 
     width: int = setting(64, at_least=1, help="Width of items and interests [d].")
     interests: int = setting(4, at_least=1, at_most=32, help="Interests of one history [K].")
     routing_steps: int = setting(3, at_least=1, at_most=10, help="Iterations of the dynamic routing.")
     max_length: int = setting(50, at_least=1, help="Newest events that are read.")
-    maps: str = setting("place", choices=("place", "shared"), help="A map for each place of the history, or one.")
-    align: str = setting("newest", choices=("newest", "oldest"), help="Which end places are counted from.")
-    cuts: int = setting(4, at_least=1, help="Random places of each log that are trained on in an epoch.")
+    maps: str = setting(
+        "place", choices=("place", "shared"), help="A map for each place of the history, or one shared map."
+    )
+    align: str = setting(
+        "newest", choices=("newest", "oldest"), help="The end of the history that places are counted from."
+    )
+    cuts: int = setting(4, at_least=1, help="Random places of each log that are trained on in each epoch.")
     dropout: float = setting(0.1, at_least=0.0, at_most=0.95, help="Share of features dropped in training.")
-    loss: str = setting("softmax", choices=("softmax", "sampled"), help="Over all items, or against drawn ones.")
+    loss: str = setting(
+        "softmax", choices=("softmax", "sampled"), help="Cross-entropy over all items, or against sampled items."
+    )
     negatives: int = setting(2560, at_least=1, help="Items drawn for each batch by the sampled loss.")
-    sharpness: float = setting(10.0, at_least=0.01, help="First value of the learned factor of all scores.")
-
-
-def parameter_count(config: ComiRecConfig, accounts: int, items: int) -> int:
-    """M·D + places·K·D² + 1, where places is max_length, or 1 for one shared map; accounts have none."""
-    places = config.max_length if config.maps == "place" else 1
-    return items * config.width + places * config.interests * config.width**2 + 1
+    sharpness: float = setting(10.0, at_least=0.01, help="Initial value of the learned scale of all scores.")
 
 
 class ComiRec(Model):
-    """What comes next, by the interest of the history that speaks for it most; the account itself is not asked."""
+    """Scores by the best-matching interest of the history; the account is not used."""
 
     def __init__(self, config: ComiRecConfig, popularity: Float[Tensor, "M"]) -> None:
         super().__init__()
@@ -70,16 +71,16 @@ class ComiRec(Model):
         model.load_state_dict(tensors)
         return model
 
-    def carried(self) -> dict[str, str]:
+    def warm_start_tensors(self) -> dict[str, str]:
         return {"items": "items"}
 
     def encode(self) -> Float[Tensor, "M D"]:
-        """Item vectors, made longer so that interests, shorter than one, can tell them apart."""
-        # Differs: the authors have no such factor; a softmax over all items needs one to leave the ground.
+        """Item vectors, scaled up because interests are shorter than one."""
+        # Differs: the authors have no such factor; a softmax over all items does not train without it.
         return self.log_sharpness.exp() * self.items
 
     def losses(self, encoded: Float[Tensor, "M D"], batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
-        """The mean over places drawn from those that count, each read out by the interest nearest to its target."""
+        """The mean over sampled places, each scored with the interest nearest to its target."""
         row, place = draw_places(batch.counts, self.config.cuts)
         target = batch.next_item[row, place]
         interests = self.interests(batch.log, row, place)
@@ -89,7 +90,7 @@ class ComiRec(Model):
 
     @torch.no_grad()
     def scores(self, encoded: Float[Tensor, "M D"], batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
-        """A score for each item of the domain: that of its best interest; without any event all score alike."""
+        """The score of the best interest for each item of the domain; equal scores for an empty history."""
         row = torch.arange(len(batch.length), device=batch.length.device)
         interests = self.interests(batch.history, row, batch.length - 1)
         best = interests[:, 0] @ encoded.T
@@ -100,12 +101,38 @@ class ComiRec(Model):
     def interests(
         self, log: Int[Tensor, "B T"], row: Int[Tensor, "I"], place: Int[Tensor, "I"]
     ) -> Float[Tensor, "I K D"]:
-        """The interests after some places of logs."""
+        """The interests after the given places of logs."""
         newest_first = self.config.align == "newest"
         items, known = histories_before(log, row, place, self.config.max_length, newest_first)
         events = dropout(embedding(items.T, self.items), self.config.dropout, self.training)  # x, place by place
         votes = torch.bmm(events, self.maps.expand(self.config.max_length, -1, -1)[: len(events)])  # û
-        # Padding is left out before the routing, so that nothing there needs a mask.
+        # Padding is removed before the routing, which then needs no mask.
         step, owner = torch.nonzero(known.T, as_tuple=True)
         votes = votes[step, owner].view(len(owner), self.config.interests, self.config.width)
         return route_interests(votes, owner, len(row), self.config.routing_steps)
+
+
+def route_interests(
+    votes: Float[Tensor, "P K D"], owner: Int[Tensor, "P"], histories: int, steps: int
+) -> Float[Tensor, "I K D"]:
+    """The interests of each history by dynamic routing of the events' votes.
+
+    Only the last iteration has gradients; the earlier ones compute the assignment.
+
+    Args:
+        owner: the history that each event belongs to.
+    """
+    logits = votes.new_zeros(votes.shape[:2])  # b
+    fixed = votes.detach()
+    for _ in range(steps - 1):
+        interests = squash(_weighted_votes(logits, fixed, owner, histories))
+        logits = logits + (fixed * interests[owner]).sum(dim=2)
+    return squash(_weighted_votes(logits, votes, owner, histories))  # o
+
+
+def _weighted_votes(
+    logits: Float[Tensor, "P K"], votes: Float[Tensor, "P K D"], owner: Int[Tensor, "P"], histories: int
+) -> Float[Tensor, "I K D"]:
+    """v: the votes of each history's events, summed with softmax weights over the interests."""
+    shares = torch.softmax(logits, dim=1)  # c
+    return votes.new_zeros(histories, *votes.shape[1:]).index_add(0, owner, shares[:, :, None] * votes)

@@ -1,4 +1,4 @@
-"""Floors that count: popularity, recency, what follows what, and a mixture of the last two."""
+"""Simple baselines that count: popularity, trends, recency, transitions, and a mixture of the last two."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -10,32 +10,33 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lightgc2n.baselines.floor import POPULARITY_WEIGHT, Floor, sparse_tables
+from lightgc2n.baselines.simple import POPULARITY_WEIGHT, SimpleBaseline, sparse_tables
 from lightgc2n.config import setting
 from lightgc2n.data.batches import MICROSECONDS_A_DAY, Asked, Batch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
-from lightgc2n.graph.steps import steps_within
-from lightgc2n.layers.ranking import rank_by_counting
+from lightgc2n.graph.transition_pairs import transition_pairs
 from lightgc2n.layers.sparse import SparseRows, count_pairs
+from lightgc2n.metrics.ranking import SELECTION_CUTOFF, reciprocal_rank
+from lightgc2n.metrics.ranks import rank_by_counting
 
 
-class Popularity(Floor):
-    """The items that occur most often."""
+class Popularity(SimpleBaseline):
+    """The most frequent items."""
 
     def fill(self, scores: Float[Tensor, "B M"], batch: Batch) -> None:
-        """Popularity is what every floor starts from."""
+        """Nothing to add: ties are ordered by popularity."""
 
 
-class Trending(Floor):
-    """What everybody has lately: how often an item came, an event counting half after each half-life.
+class Trending(SimpleBaseline):
+    """Recent popularity: an event counts half after each half-life.
 
-    The half-life is fitted on validation events. Without times it is popularity.
+    The half-life is selected on validation events. Without times it is popularity.
     """
 
     HALF_LIVES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, math.inf)  # days
 
-    lately: Float[Tensor, "G M"]  # for each half-life the share of each item
+    lately: Float[Tensor, "G M"]  # the share of each item for each half-life
     chosen: Int[Tensor, ""]
 
     @classmethod
@@ -59,7 +60,7 @@ class Trending(Floor):
 
     @torch.no_grad()
     def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
-        """Takes the half-life with the best MRR@20 on the validation events; of equals the longest."""
+        """Select the half-life with the best validation MRR@20, the longest of equals."""
         gains = torch.zeros(len(self.HALF_LIVES), dtype=torch.float64, device=self.lately.device)
         for asked in validation():
             among = asked.among or Domain("all", 0, self.lately.shape[1])
@@ -67,12 +68,12 @@ class Trending(Floor):
             scores = (self.lately + tie)[:, among.start : among.stop]
             for half_life, row in enumerate(scores):
                 rank = rank_by_counting(row.expand(len(asked.target), -1), asked.target - among.start)
-                gains[half_life] += torch.where(rank <= 20, 1 / rank, 0.0).sum()
+                gains[half_life] += reciprocal_rank(rank, SELECTION_CUTOFF).sum()
         self.chosen.fill_(len(gains) - 1 - int(gains.flip(0).argmax()))
 
 
-class Recency(Floor):
-    """The account's own items, the newest first."""
+class Recency(SimpleBaseline):
+    """The items of the history, the newest first."""
 
     def fill(self, scores: Float[Tensor, "B M"], batch: Batch) -> None:
         row, item, age = newest_events(batch)
@@ -81,44 +82,46 @@ class Recency(Floor):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkovConfig:
-    """First-order Markov with reach 1; sequential rules with a longer one."""
+    """Reach 1 is a first-order Markov chain; a longer reach gives sequential rules."""
 
-    reach: int = setting(1, at_least=1, at_most=100, help="Steps ahead that count; the g-th counts 1/g.")
+    reach: int = setting(
+        1, at_least=1, at_most=100, help="Largest distance of a follower in events; one at distance g counts 1/g."
+    )
 
 
-class Markov(Floor):
-    """What most often followed the newest item."""
+class Markov(SimpleBaseline):
+    """The items that most often followed the newest item."""
 
     settings = MarkovConfig
     steps: SparseRows
 
     @classmethod
     def count(cls, config: Any, train: Training) -> dict[str, Tensor]:
-        before, after, weights = steps_within(train, config.reach)
+        before, after, weights = transition_pairs(train, config.reach)
         return sparse_tables("steps", count_pairs(before, after, train.items, train.items, weights))
 
     def fill(self, scores: Float[Tensor, "B M"], batch: Batch) -> None:
         self.steps.add_rows_to(scores, batch.last)
 
 
-class AccountMarkov(Floor):
-    """What followed the newest item in the account's own training sequences, then in all.
+class AccountMarkov(SimpleBaseline):
+    """The items that followed the newest item in the account's own training sequences, then in all.
 
-    A pure look-up: where it does well, test steps stand in training.
+    A pure look-up: it does well where test transitions occur in training.
     """
 
     steps: SparseRows
-    own_steps: SparseRows  # one row for each pair of account and item, and an empty one for unknown pairs
+    own_steps: SparseRows  # one row for each pair of account and item, and an empty row for unknown pairs
     own_pairs: Int[Tensor, "P"]
 
     @classmethod
     def count(cls, config: Any, train: Training) -> dict[str, Tensor]:
-        before, after, _ = steps_within(train, 1)
+        before, after, _ = transition_pairs(train, 1)
         owner = np.repeat(train.sequence_accounts, np.maximum(np.diff(train.offsets) - 1, 0)).astype(np.int64)
         pairs, pair = np.unique(owner * train.items + before, return_inverse=True)
         own = count_pairs(pair, after, len(pairs) + 1, train.items)
         everyone = count_pairs(before, after, train.items, train.items)
-        # Below one, so that a step of the account's own outranks any number of steps of others.
+        # Below one, so that one transition of the account outranks any number of others.
         everyone.values /= everyone.values.sum() + 1
         return {
             "own_pairs": torch.from_numpy(pairs),
@@ -131,20 +134,24 @@ class AccountMarkov(Floor):
         wanted = batch.account * scores.shape[1] + batch.last
         place = torch.searchsorted(self.own_pairs, wanted)
         unknown = len(self.own_pairs)
-        found = self.own_pairs[place.clamp(max=max(unknown - 1, 0))] == wanted if unknown else wanted != wanted
-        known = found & (batch.account >= 0)
+        exists = self.own_pairs[place.clamp(max=max(unknown - 1, 0))] == wanted if unknown else wanted != wanted
+        known = exists & (batch.account >= 0)
         self.own_steps.add_rows_to(scores, torch.where(known, place, unknown))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkovRecencyConfig:
-    """The weights are fitted on validation events."""
+    """The weights are selected on validation events."""
 
-    shrink: float = setting(5.0, at_least=0.0, help="Imagined steps to nowhere: rare items' steps count less.")
+    shrink: float = setting(
+        5.0,
+        at_least=0.0,
+        help="Added to the count of transitions from an item, which shrinks the shares of rare items.",
+    )
 
 
-class MarkovRecency(Floor):
-    """The share of steps from the newest item, plus weight / age^fade for the account's own items."""
+class MarkovRecency(SimpleBaseline):
+    """The share of transitions from the newest item, plus weight / age^fade for the items of the history."""
 
     settings = MarkovRecencyConfig
     steps: SparseRows
@@ -155,7 +162,7 @@ class MarkovRecency(Floor):
 
     @classmethod
     def count(cls, config: Any, train: Training) -> dict[str, Tensor]:
-        before, after, _ = steps_within(train, 1)
+        before, after, _ = transition_pairs(train, 1)
         steps = count_pairs(before, after, train.items, train.items)
         leaving = np.bincount(before, minlength=train.items)
         share = steps.values / torch.from_numpy(np.repeat(leaving, np.diff(steps.offsets.numpy())) + config.shrink)
@@ -176,39 +183,41 @@ class MarkovRecency(Floor):
 
     @torch.no_grad()
     def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
-        """Takes the weight and the fade with the best MRR@20 on the validation events."""
+        """Select the weight and the fade with the best validation MRR@20."""
         grid = [(weight, fade) for weight in self.WEIGHTS for fade in self.FADES]
         gains = torch.zeros(len(grid), dtype=torch.float64)
-        for asked in validation():  # none leaves the defaults as they are
-            ladder = _Ladder(self, asked)
-            gains += torch.stack([ladder.gain(weight, fade) for weight, fade in grid]).cpu()
+        for asked in validation():  # without any, the defaults stay
+            search = _GridSearch(self, asked)
+            gains += torch.stack([search.gain(weight, fade) for weight, fade in grid]).cpu()
         if gains.any():
             self.mixture.copy_(torch.tensor(grid[int(gains.argmax())], dtype=torch.float64))
 
 
-class _Ladder:
-    """One batch of validation events, laid out so that any weights are judged in a moment.
+class _GridSearch:
+    """One batch of validation queries, prepared so that the MRR of any weights is fast to compute.
 
-    Only items of the history move with the weights; all other items with a step from the newest item keep their
-    score, so they are sorted once and counted by bisection. Items with neither stand below whatever the weights are.
+    Only the scores of items of the history depend on the weights. All other items with a transition from the newest
+    item are sorted once and counted by bisection. Items with neither always rank below.
     """
 
-    def __init__(self, floor: MarkovRecency, asked: Asked) -> None:
-        items = len(floor.popularity)
-        self.queries, tie = len(asked.target), floor.popularity * POPULARITY_WEIGHT
-        row, place = floor.steps.expand(asked.batch.last)
-        ranked = _is_ranked(floor.steps.columns[place], asked.among)
+    def __init__(self, baseline: MarkovRecency, asked: Asked) -> None:
+        items = len(baseline.popularity)
+        self.queries, tie = len(asked.target), baseline.popularity * POPULARITY_WEIGHT
+        row, place = baseline.steps.expand(asked.batch.last)
+        ranked = _is_ranked(baseline.steps.columns[place], asked.among)
         row, place = row[ranked], place[ranked]
-        step_key = row * items + floor.steps.columns[place]
-        step_score = floor.steps.values[place] + tie[floor.steps.columns[place]]
+        step_key = row * items + baseline.steps.columns[place]
+        step_score = baseline.steps.values[place] + tie[baseline.steps.columns[place]]
         self.row, item, self.age = newest_events(asked.batch)
         ranked = _is_ranked(item, asked.among)
         self.row, item, self.age = self.row[ranked], item[ranked], self.age[ranked]
         own_key = self.row * items + item
         self.base = _look_up(step_key, step_score, own_key, missing=tie[item])
         still = ~torch.isin(step_key, own_key)
-        self.rungs = (2 * row[still] + step_score[still]).sort().values  # a share never reaches 2
-        self.ends = torch.searchsorted(self.rungs, 2.0 * torch.arange(1, self.queries + 1, device=row.device).double())
+        self.sorted_scores = (2 * row[still] + step_score[still]).sort().values  # a share never reaches 2
+        self.ends = torch.searchsorted(
+            self.sorted_scores, 2.0 * torch.arange(1, self.queries + 1, device=row.device).double()
+        )
         target_key = torch.arange(self.queries, device=row.device) * items + asked.target
         self.target_base = _look_up(step_key, step_score, target_key, missing=tie[asked.target])
         self.target_age = _look_up(own_key, self.age, target_key, missing=torch.full_like(self.target_base, torch.inf))
@@ -219,17 +228,21 @@ class _Ladder:
         moved = self.base + weight / self.age.pow(fade)
         bonus = torch.where(self.target_age.isfinite(), weight / self.target_age.pow(fade), 0.0)
         own = self.target_base + bonus
-        rung = 2 * torch.arange(self.queries, device=own.device) + own.clamp(max=1.5)
-        # Equal scores share their places: each counts half. The target itself is one of them.
-        above = 2 * self.ends - torch.searchsorted(self.rungs, rung) - torch.searchsorted(self.rungs, rung, right=True)
+        position = 2 * torch.arange(self.queries, device=own.device) + own.clamp(max=1.5)
+        # Ties share their ranks: each counts half. The target itself is one of them.
+        above = (
+            2 * self.ends
+            - torch.searchsorted(self.sorted_scores, position)
+            - torch.searchsorted(self.sorted_scores, position, right=True)
+        )
         against = (moved > own[self.row]).double() + (moved >= own[self.row]).double()
         rank = 0.5 + above.double().index_add(0, self.row, against) / 2
-        in_sight = self.has_step | (self.target_age.isfinite() & (weight > 0))
-        return torch.where(in_sight & (rank <= 20), 1 / rank, 0.0).sum()
+        has_score = self.has_step | (self.target_age.isfinite() & (weight > 0))
+        return torch.where(has_score, reciprocal_rank(rank, SELECTION_CUTOFF), 0.0).sum()
 
 
 def _is_ranked(item: Int[Tensor, "N"], among: Domain | None) -> Bool[Tensor, "N"]:
-    """Whether each item is one that the target is ranked among."""
+    """Whether the target is ranked among these items."""
     if among is None:
         return torch.ones_like(item, dtype=torch.bool)
     return (item >= among.start) & (item < among.stop)
@@ -246,7 +259,7 @@ def _look_up(
 
 
 def newest_events(batch: Batch) -> tuple[Int[Tensor, "E"], Int[Tensor, "E"], Float[Tensor, "E"]]:
-    """Each item of each history once: the row, the item, and the age of its newest event (1 for the last event)."""
+    """The distinct items of each history: the row, the item, and the age of its newest event (1 for the last event)."""
     row, place = torch.nonzero(batch.known, as_tuple=True)
     item = batch.history[row, place]
     key, order = torch.sort(row * (batch.history.max() + 1) + item, stable=True)

@@ -1,5 +1,5 @@
-"""GRU4Rec (Hidasi et al., ICLR 2016) with the losses of Hidasi and Karatzoglou (CIKM 2018): a recurrent state reads
-the log event by event, and its product with the items' vectors says what comes next.
+"""GRU4Rec (Hidasi et al., ICLR 2016) with the losses of Hidasi and Karatzoglou (CIKM 2018): a GRU reads
+the log, and items are scored by the product of its state with their vectors.
 
 Shapes: B batch, T history, M items, N accounts, D embedding width, H width of a state.
 """
@@ -31,34 +31,40 @@ from lightgc2n.layers.recurrent import (
 from lightgc2n.layers.windows import cut_rows, newest_part
 from lightgc2n.models.contract import Model
 
-# Differs: the official batches run event by event and fill a slot anew when its session ends. Here a slot is a row and
-# one step of the optimiser has all its events; `parallel` keeps what shapes the gradient, states that are values.
+# Differs: the official session-parallel batches run event by event. Here one optimiser step has all events of a row;
+# `parallel` keeps their effect on the gradient, detached states.
 PIPELINES: dict[str, Callable[..., Tensor]] = {"padded": whole_row, "parallel": one_step}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GRU4RecConfig:
-    """The authors' symbols stand in brackets; the defaults are those of a strong reference, not of their runs."""
+    """The authors' symbols in brackets; the defaults are those of a strong reference implementation."""
 
     width: int = setting(64, at_least=1, help="Width of the embeddings [d].")
-    embeddings: str = setting("shared", choices=("shared", "separate"), help="Whether inputs are answers as well.")
+    embeddings: str = setting(
+        "shared", choices=("shared", "separate"), help="One embedding for input and output, or two."
+    )
     state_width: int = setting(0, at_least=0, help="Width of a state, with separate embeddings; 0: as the embeddings.")
     layers: int = setting(1, at_least=1, at_most=8, help="Recurrent layers.")
-    max_length: int = setting(50, at_least=1, help="Newest events that a state is made of; longer logs are cut.")
+    max_length: int = setting(50, at_least=1, help="Newest events that are read; longer logs are cut.")
     input_dropout: float = setting(0.2, at_least=0.0, at_most=0.95, help="Share of the input dropped [p_emb].")
     state_dropout: float = setting(0.2, at_least=0.0, at_most=0.95, help="Share of each layer's output [p_hid].")
-    account: bool = setting(False, help="Start from a vector of the account (GRU4Rec+account), not from zero.")
-    pipeline: str = setting("padded", choices=tuple(PIPELINES), help="Gradients through the row, or one event.")
-    loss: str = setting("ce-full", choices=("ce-full", "ce-sampled", "bpr-max"), help="Over all items, or some.")
-    samples: int = setting(2048, at_least=0, help="Items drawn in each step of a sampled loss [n_s].")
-    sample_alpha: float = setting(0.5, at_least=0.0, at_most=1.0, help="Power of the counts in drawing [α_s].")
-    logq: float = setting(1.0, at_least=0.0, help="Correction of ce-sampled for how often an item is drawn [λ_q].")
+    account: bool = setting(False, help="Initial state from an account embedding (GRU4Rec+account) instead of zero.")
+    pipeline: str = setting(
+        "padded", choices=tuple(PIPELINES), help="Gradients through the whole row, or through one event."
+    )
+    loss: str = setting(
+        "ce-full", choices=("ce-full", "ce-sampled", "bpr-max"), help="Over all items, or sampled ones."
+    )
+    samples: int = setting(2048, at_least=0, help="Items sampled in each step of a sampled loss [n_s].")
+    sample_alpha: float = setting(0.5, at_least=0.0, at_most=1.0, help="Power of the counts in sampling [α_s].")
+    logq: float = setting(1.0, at_least=0.0, help="logQ correction of ce-sampled [λ_q].")
     bpr_regularisation: float = setting(1.0, at_least=0.0, help="Weight of the squared scores in bpr-max [λ_b].")
-    bpr_elu: float = setting(0.5, at_least=0.0, help="Bend of bpr-max's scores below zero; 0 for none [a_e].")
+    bpr_elu: float = setting(0.5, at_least=0.0, help="ELU coefficient of the scores of bpr-max; 0 for none [a_e].")
 
 
 class ZeroStart(nn.Module):
-    """A log starts from nothing."""
+    """The initial state is zero."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -69,7 +75,7 @@ class ZeroStart(nn.Module):
 
 
 class AccountStart(nn.Module):
-    """A log starts from what is known of its account; nothing is known of a new one."""
+    """The initial state is a map of the account's embedding; zero for an unseen account."""
 
     def __init__(self, accounts: int, width: int, state_width: int) -> None:
         super().__init__()
@@ -84,7 +90,7 @@ class AccountStart(nn.Module):
 
 
 class GRU4Rec(Model):
-    """The model; settings choose its parts."""
+    """The model; its parts follow from the settings."""
 
     def __init__(self, config: GRU4RecConfig, accounts: int, counts: Float[Tensor, "M"]) -> None:
         super().__init__()
@@ -103,13 +109,13 @@ class GRU4Rec(Model):
 
     @classmethod
     def restore(cls, config: GRU4RecConfig, tensors: Mapping[str, Tensor]) -> "GRU4Rec":
-        """The model that these tensors were saved from."""
+        """Rebuild the model from its saved tensors."""
         accounts = len(tensors["start.accounts"]) if config.account else 0
         model = cls(config, accounts, torch.zeros(len(tensors["items.bias"])))
         model.load_state_dict(dict(tensors))
         return model
 
-    def carried(self) -> dict[str, str]:
+    def warm_start_tensors(self) -> dict[str, str]:
         items = {f"items.{name}": "items" for name, _ in self.items.named_parameters()}
         return items | ({"start.accounts": "accounts"} if self.config.account else {})
 
@@ -123,7 +129,7 @@ class GRU4Rec(Model):
 
     @torch.no_grad()
     def scores(self, encoded: ItemVectors, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
-        """A score for each item of the domain, without any correction for how training draws items."""
+        """A score for each item of the domain, without the logQ correction of training."""
         batch = newest_part(batch, self.config.max_length)
         start = self.start(batch.account)
         state = last_states(self._states(encoded, batch.history, start), start, batch.length)
@@ -139,21 +145,12 @@ class GRU4Rec(Model):
         return self.recurrence(inputs, start)
 
 
-def parameter_count(config: GRU4RecConfig, accounts: int, items: int) -> int:
-    """M(D + 1), M·H more if separate, 3H(in + H + 2) a layer; with accounts N·D + (D + 1)H."""
-    width, state_width = _widths(config)
-    tables = items * (width + 1) + (items * state_width if config.embeddings == "separate" else 0)
-    inputs = width + (config.layers - 1) * state_width
-    recurrence = 3 * state_width * (inputs + config.layers * (state_width + 2))
-    return tables + recurrence + (accounts * width + (width + 1) * state_width if config.account else 0)
-
-
 def _widths(config: GRU4RecConfig) -> tuple[int, int]:
     state_width = config.state_width or config.width
     if config.embeddings == "shared" and state_width != config.width:
         raise SettingError(
-            f"gru4rec: shared embeddings are multiplied with states, so both have one width; found width "
-            f"{config.width} and state_width {state_width}. Leave state_width at 0, or set embeddings=separate."
+            f"gru4rec: shared embeddings are multiplied with states, so both must have the same width; width is "
+            f"{config.width} and state_width is {state_width}. Leave state_width at 0, or set embeddings=separate."
         )
     return config.width, state_width
 

@@ -1,4 +1,4 @@
-"""Floors by likeness: items that stand in the same sequences, and sequences that share items.
+"""Nearest-neighbour baselines: items that occur in the same sequences, and sequences that share items.
 
 Shapes: B batch, M items, N training sequences, K neighbours.
 """
@@ -15,13 +15,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lightgc2n.baselines.counting import newest_events
-from lightgc2n.baselines.floor import Floor, sparse_tables
+from lightgc2n.baselines.simple import SimpleBaseline, sparse_tables
 from lightgc2n.config import setting
 from lightgc2n.data.batches import Asked, Batch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
-from lightgc2n.layers.ranking import rank_by_counting
 from lightgc2n.layers.sparse import SparseRows, count_pairs
+from lightgc2n.metrics.ranking import SELECTION_CUTOFF, reciprocal_rank
+from lightgc2n.metrics.ranks import rank_by_counting
 
 ASKED_OF_EACH_DOMAIN = 2_000
 PAIRS_AT_ONCE = 4_000_000
@@ -32,10 +33,10 @@ DECIMALS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemKnnConfig:
-    """Cosine of the sequences that hold two items, pulled down for rare items."""
+    """Cosine similarity of the sets of sequences of two items, damped for rare items."""
 
-    neighbours: int = setting(100, at_least=1, help="Likest items kept for each item.")
-    damping: float = setting(20.0, at_least=0.0, help="Added to each item's count in the likeness.")
+    neighbours: int = setting(100, at_least=1, help="Most similar items kept for each item.")
+    damping: float = setting(20.0, at_least=0.0, help="Added to each item's count in the similarity.")
     fade: float = setting(
         0.8,
         at_least=0.0,
@@ -45,8 +46,8 @@ class ItemKnnConfig:
     longest: int = setting(500, at_least=2, help="Newest distinct items of a sequence that count.")
 
 
-class ItemKnn(Floor):
-    """Items like those of the history, the newest counting most."""
+class ItemKnn(SimpleBaseline):
+    """Items similar to those of the history; newer items count more."""
 
     settings = ItemKnnConfig
     likeness: SparseRows
@@ -63,7 +64,7 @@ class ItemKnn(Floor):
         right = together.columns.numpy()
         likeness = together.values.numpy() / np.sqrt(support[left] * support[right])
         itself = left == right
-        # An item is as like itself as it tends to come twice in a row, so that repeats are judged by data.
+        # The similarity of an item to itself is its share of immediate repeats, so that data decides on repeats.
         likeness[itself] = _self_step_share(train)[left[itself]]
         kept = _largest_per_row(left, likeness, config.neighbours)
         table = count_pairs(left[kept], right[kept], train.items, train.items, likeness[kept])
@@ -74,7 +75,7 @@ class ItemKnn(Floor):
 
     @torch.no_grad()
     def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
-        """Takes the fade with the best MRR@20 on the first validation events of each domain."""
+        """Select the fade with the best MRR@20 on the first validation events of each domain."""
         gains, asked_so_far = torch.zeros(len(self.FADES), dtype=torch.float64), Counter[Domain | None]()
         for asked in validation():
             if asked_so_far[asked.among] < ASKED_OF_EACH_DOMAIN:
@@ -83,7 +84,7 @@ class ItemKnn(Floor):
                 for number, fade in enumerate(self.FADES):
                     self.fade.fill_(fade)
                     rank = rank_by_counting(self.scores(None, asked.batch, among), asked.target - among.start)
-                    gains[number] += torch.where(rank <= 20, 1 / rank, 0.0).sum().cpu()
+                    gains[number] += reciprocal_rank(rank, SELECTION_CUTOFF).sum().cpu()
         self.fade.fill_(self.FADES[int(gains.argmax())] if gains.any() else self.config.fade)
 
     def fill(self, scores: Float[Tensor, "B M"], batch: Batch) -> None:
@@ -94,20 +95,20 @@ class ItemKnn(Floor):
         event, place = self.likeness.expand(batch.history[owner, column])
         values = self.likeness.values[place] * weight[owner, column][event]
         scores.view(-1).index_add_(0, owner[event] * scores.shape[1] + self.likeness.columns[place], values)
-        _forget_rounding(scores)
+        _round(scores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionKnnConfig:
-    """VSKNN: newer items of the query count more, both for finding neighbours and for using them."""
+    """VSKNN: newer items of the history count more, both in the search for neighbours and in the scores."""
 
-    neighbours: int = setting(100, at_least=1, help="Likest training sequences used.")
+    neighbours: int = setting(100, at_least=1, help="Most similar training sequences used.")
     rarity: float = setting(0.0, at_least=0.0, help="Weight of an item's rarity in the score.")
     vector: bool = setting(True, help="Query items weigh position / length; otherwise all weigh the same (SKNN).")
 
 
-class SessionKnn(Floor):
-    """Items of the training sequences that share most with the history."""
+class SessionKnn(SimpleBaseline):
+    """Items of the training sequences that are most similar to the history."""
 
     settings = SessionKnnConfig
     rows: SparseRows  # sequence -> its distinct items
@@ -126,7 +127,7 @@ class SessionKnn(Floor):
         }
 
     def fill(self, scores: Float[Tensor, "B M"], batch: Batch) -> None:
-        # The table of likenesses is N x B: as many queries at once as keep it small.
+        # The similarity matrix is N x B: queries are scored in blocks that keep it small.
         size = max(1, CELLS_AT_ONCE // max(1, len(self.lengths)))
         for first in range(0, len(scores), size):
             part = slice(first, first + size)
@@ -139,7 +140,7 @@ class SessionKnn(Floor):
         weight = self._query_weights(youth, batch)
         norm = weight.square().sum(dim=1).sqrt()
         likeness = self.rows.times(weight.T.contiguous()) / (norm * self.lengths.sqrt()[:, None])
-        # Of equally like sequences the earlier is taken, whatever else is in the batch.
+        # Of equally similar sequences the earlier is taken, whatever else is in the batch.
         likeness -= torch.arange(len(likeness), device=scores.device)[:, None] * (TIE_BREAK / len(likeness))
         best, neighbour = likeness.topk(min(self.config.neighbours, len(self.lengths)), dim=0)
         pair, place = self.rows.expand(neighbour.T.reshape(-1))
@@ -151,7 +152,7 @@ class SessionKnn(Floor):
         decay = decay.scatter_reduce_(0, pair, shared, "amax") if self.config.vector else torch.ones_like(decay)
         strength = (best.T.reshape(-1) * decay)[pair] * (1 + self.config.rarity * self.rarity[item])
         scores.view(-1).index_add_(0, query * scores.shape[1] + item, strength)
-        _forget_rounding(scores)
+        _round(scores)
 
     def _query_weights(self, youth: Float[Tensor, "B M"], batch: Batch) -> Float[Tensor, "B M"]:
         if not self.config.vector:
@@ -160,19 +161,19 @@ class SessionKnn(Floor):
         return torch.where(youth > 0, (length + 1 - 1 / youth) / length, 0.0)
 
 
-def _forget_rounding(scores: Float[Tensor, "B M"]) -> None:
-    """Makes equal again what only the order of summing has parted: on a GPU that order is never the same twice."""
+def _round(scores: Float[Tensor, "B M"]) -> None:
+    """Round the scores, so that ties do not depend on the order of summation, which varies on a GPU."""
     torch.round(scores, decimals=DECIMALS, out=scores)
 
 
 def distinct_items(train: Training, newest: int | None = None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Each item of each sequence once, as pairs (sequence, item); with `newest`, only that many last ones."""
+    """The distinct pairs (sequence, item); with `newest`, only the last so many items of each sequence."""
     row = np.repeat(np.arange(train.sequences, dtype=np.int64), np.diff(train.offsets))
     keys = row * train.items + train.events
     if newest is None:
         keys = np.unique(keys)
         return keys // train.items, keys % train.items
-    backwards, first = np.unique(keys[::-1], return_index=True)  # first from behind: the newest event of the pair
+    backwards, first = np.unique(keys[::-1], return_index=True)  # the newest event of the pair
     order = np.lexsort((first, backwards // train.items))
     row, item = backwards[order] // train.items, backwards[order] % train.items
     start = np.searchsorted(row, np.arange(train.sequences))
@@ -181,13 +182,13 @@ def distinct_items(train: Training, newest: int | None = None) -> tuple[npt.NDAr
 
 
 def _together(row: npt.NDArray[np.int64], item: npt.NDArray[np.int64], items: int) -> SparseRows:
-    """In how many sequences two items stand together; every item with itself as well."""
+    """The number of sequences that contain both items of a pair, including pairs of an item with itself."""
     start = np.searchsorted(row, np.arange(int(row.max(initial=-1)) + 2))
     size = np.diff(start)
     totals: dict[str, npt.NDArray[Any]] = {"keys": np.empty(0, np.int64), "counts": np.empty(0, np.int64)}
     bounds = np.concatenate([[0], np.cumsum(size**2)])
     first = 0
-    while first < len(size):  # a slice of sequences at a time: all pairs of all of them may be very many
+    while first < len(size):  # in slices of sequences, because all pairs at once may not fit
         last = max(first + 1, int(np.searchsorted(bounds, bounds[first] + PAIRS_AT_ONCE, side="right")) - 1)
         owner = np.repeat(np.arange(first, last), size[first:last] ** 2)
         within = np.arange(len(owner)) - (bounds[owner] - bounds[first])

@@ -1,7 +1,7 @@
-"""SASRec (Kang & McAuley, ICDM 2018): causal self-attention over the log, with the losses that made it strong.
+"""SASRec (Kang & McAuley, ICDM 2018): causal self-attention over the log, with modern losses.
 
 The softmax over all items is that of Klenitskiy & Vasilev (RecSys 2023), gBCE that of gSASRec (RecSys 2023).
-Shapes: B batch, T history, M items, N items of a domain, P events, I questions, D width.
+Shapes: B batch, T history, M items, N items of a domain, P events, I queries, D width.
 """
 
 from collections.abc import Callable
@@ -20,43 +20,40 @@ from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.attention import CausalAttention
 from lightgc2n.layers.recurrent import last_states
-from lightgc2n.layers.sampled import mean_gbce, mean_sampled_softmax, mean_softmax
+from lightgc2n.layers.sampled_losses import mean_gbce, mean_sampled_softmax, mean_softmax
 from lightgc2n.layers.windows import Packing, cut_rows, newest_part, pack
 from lightgc2n.models.contract import Model
 
-FIRST_DEVIATION = 0.02  # of embeddings and of all matrices
+FIRST_DEVIATION = 0.02  # standard deviation of initial embeddings and matrices
 NORM_EPSILON = 1e-8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SASRecConfig:
-    """A strong reference; the symbol of the original stands in brackets."""
+    """The values of a strong reference; the original's symbols in brackets."""
 
     width: int = setting(64, at_least=1, help="Width of the embeddings and of every layer [d].")
     blocks: int = setting(2, at_least=1, at_most=16, help="Blocks of attention and feed-forward [b].")
-    heads: int = setting(2, at_least=1, help="Parts that the width is divided into for attention.")
+    heads: int = setting(2, at_least=1, help="Attention heads.")
     max_length: int = setting(50, at_least=1, help="Newest events that are read; longer logs train in windows [n].")
     dropout: float = setting(0.2, at_least=0.0, at_most=0.95, help="Share of features dropped in training.")
-    tied: bool = setting(False, help="Score with the table that is read; otherwise items have a second one.")
-    loss: str = setting(
-        "softmax", choices=("softmax", "sampled-softmax", "gbce"), help="Over all items, or against drawn ones."
+    tied: bool = setting(
+        False, help="Score with the input embeddings; otherwise items have separate output embeddings."
     )
-    negatives: int = setting(256, at_least=1, help="Items drawn by the sampled losses [k].")
-    calibration: float = setting(0.75, at_least=0.0, at_most=1.0, help="Of gBCE: 0 none, 1 full [t].")
-
-
-def parameter_count(config: SASRecConfig, accounts: int, items: int) -> int:
-    """(M + M if untied + max_length)·D + blocks·(5(D² + D) + 4D) + 2D; accounts have none."""
-    tables = items * (1 if config.tied else 2) + config.max_length
-    block = 5 * (config.width**2 + config.width) + 4 * config.width
-    return tables * config.width + config.blocks * block + 2 * config.width
+    loss: str = setting(
+        "softmax",
+        choices=("softmax", "sampled-softmax", "gbce"),
+        help="Cross-entropy over all items, or against sampled items.",
+    )
+    negatives: int = setting(256, at_least=1, help="Items sampled by the sampled losses [k].")
+    calibration: float = setting(0.75, at_least=0.0, at_most=1.0, help="Calibration of gBCE: 0 none, 1 full [t].")
 
 
 Loss = Callable[[Float[Tensor, "I D"], Float[Tensor, "M D"], Int[Tensor, "I"]], Float[Tensor, ""]]
 
 
 def loss_named(config: SASRecConfig) -> Loss:
-    """The mean loss of states, item vectors and targets that the settings name."""
+    """The loss function that the settings select."""
     losses: dict[str, Loss] = {
         "softmax": mean_softmax,
         "sampled-softmax": partial(mean_sampled_softmax, negatives=config.negatives),
@@ -66,7 +63,7 @@ def loss_named(config: SASRecConfig) -> Loss:
 
 
 class Block(nn.Module):
-    """Attention, then a feed-forward map of each event; both add to what they were given, normalised."""
+    """Attention, then a feed-forward layer, both with residual connections and layer normalisation."""
 
     def __init__(self, width: int, heads: int, drop: float) -> None:
         super().__init__()
@@ -77,20 +74,22 @@ class Block(nn.Module):
         self.inner, self.outer = nn.Linear(width, width), nn.Linear(width, width)
 
     def forward(self, events: Float[Tensor, "P D"], packing: Packing) -> Float[Tensor, "P D"]:
-        asking = self.attention_norm(events)
-        # Keys and values come from the events as they are, and the normalised query goes on, as in the original.
-        mixed = self.forward_norm(asking + self.attention(asking, events, packing))
+        queries = self.attention_norm(events)
+        # As in the original, only the query is normalised, and the residual connection starts from it.
+        mixed = self.forward_norm(queries + self.attention(queries, events, packing))
         inner = dropout(relu(self.inner(mixed)), self.drop, self.training)
         return mixed + dropout(self.outer(inner), self.drop, self.training)
 
 
 class SASRec(Model):
-    """What comes next, by the order of the newest events; the account itself is not asked."""
+    """Scores from the newest events and their order; the account is not used."""
 
     def __init__(self, config: SASRecConfig, items: int) -> None:
         super().__init__()
         if config.width % config.heads:
-            raise SettingError(f"sasrec: {config.heads} heads cannot share width {config.width}. Choose a divisor.")
+            raise SettingError(
+                f"sasrec: {config.heads} heads do not divide width {config.width}. Choose a divisor of it."
+            )
         self.config = config
         self.loss = loss_named(config)
         self.items = nn.Parameter(torch.empty(items, config.width))
@@ -114,32 +113,32 @@ class SASRec(Model):
         model.load_state_dict(tensors)
         return model
 
-    def carried(self) -> dict[str, str]:
+    def warm_start_tensors(self) -> dict[str, str]:
         return dict.fromkeys(("items",) if self.config.tied else ("items", "second_items"), "items")
 
     def encode(self) -> Float[Tensor, "M D"]:
-        """The table that items are scored with."""
+        """The embeddings that items are scored with."""
         return self.items if self.second_items is None else self.second_items
 
     def losses(self, encoded: Float[Tensor, "M D"], batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
-        """The mean over all places that count; a log beyond `max_length` is cut into parts."""
+        """The mean over all places that count; logs longer than `max_length` are cut into parts."""
         batch = cut_rows(batch, self.config.max_length)
-        asked = self.states(batch.log, batch.seen).flatten(0, 1)[batch.at]
-        return {"next_item": self.loss(asked, encoded, batch.target)}
+        states = self.states(batch.log, batch.seen).flatten(0, 1)[batch.at]
+        return {"next_item": self.loss(states, encoded, batch.target)}
 
     @torch.no_grad()
     def scores(self, encoded: Float[Tensor, "M D"], batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
-        """A score for each item of the domain, by the newest `max_length` events; without any, all score alike."""
+        """Scores from the newest `max_length` events; equal scores for an empty history."""
         batch = newest_part(batch, self.config.max_length)
         states = self.states(batch.history, batch.known)
         newest = last_states(states, encoded.new_zeros(len(states), self.config.width), batch.length)
         return (newest @ encoded.T)[:, domain.start : domain.stop]  # score(i) = F_L · O_i
 
     def states(self, log: Int[Tensor, "B T"], seen: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """What is known after each event, in the space of the items; zero on padding."""
+        """The state after each event; zero on padding."""
         packing = pack(seen)
         items = embedding(log.flatten()[packing.at], self.items)
-        # Positions count back from the newest event, so that it always has the same.
+        # Positions count back from the newest event, so that it always has position 0.
         events = self.config.width**0.5 * items + embedding(packing.age, self.positions)
         events = dropout(events, self.config.dropout, self.training)  # X_0
         for block in self.blocks:

@@ -1,4 +1,4 @@
-"""`lightgc2n compare`: models side by side on one honest split."""
+"""`lightgc2n compare`: several models on one split."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lightgc2n.cli.comparison import comparison_notes, comparison_tables
 from lightgc2n.cli.inputs import open_split, read_model_tables, warn_of_leaks
 from lightgc2n.cli.options import DatasetFolder, Force, Json, Overrides, Seed
-from lightgc2n.cli.printing import print_json, print_table
+from lightgc2n.cli.printing import print_json, print_results
+from lightgc2n.devices import DEVICE_HELP
 from lightgc2n.errors import SettingError
 from lightgc2n.progress import say
 
@@ -20,42 +20,46 @@ if TYPE_CHECKING:
 
 def compare(
     folder: DatasetFolder,
-    models: Annotated[str, typer.Option(help="floors, all, or names: markov,recency.")] = "floors",
+    models: Annotated[str, typer.Option(help="simple, all, or names: markov,recency.")] = "simple",
     protocol: Annotated[
         str, typer.Option(help="last, time, cold-accounts or windows: see docs/protocols.md.")
     ] = "last",
     domain: Annotated[str, typer.Option(help="Use the events of this domain alone.")] = "",
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Where results, ranks and trained runs go; needed to go on."),
+        typer.Option("--out", metavar="DIR", help="The folder for results, ranks and trained runs; needed to resume."),
     ] = None,
     targets: Annotated[str, typer.Option(help="Training targets: all, last, or auto (all on logs).")] = "auto",
-    cutoffs: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Lengths of the lists that are measured.")
-    ] = "5,10,20",
-    exclude_seen: Annotated[bool, typer.Option("--exclude-seen", help="Leave items of the history out.")] = False,
+    cutoffs: Annotated[str, typer.Option(metavar="N,N,...", help="List lengths of the metrics.")] = "5,10,20",
+    exclude_seen: Annotated[
+        bool, typer.Option("--exclude-seen", help="Leave items of the history out of the lists.")
+    ] = False,
     target_in_input: Annotated[
-        bool, typer.Option("--target-in-input", help="Show the answer, as the released code does; stamps the table.")
+        bool,
+        typer.Option(
+            "--target-in-input", help="Leave the target in the input, as the released code does; marks the table."
+        ),
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE|DIR", help="A TOML file with settings, or a folder with one a model."),
+        typer.Option("--config", metavar="FILE|DIR", help="A TOML file with settings, or a folder with one per model."),
     ] = None,
     set: Overrides = None,
     seed: Seed = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "cpu",
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Train and compare models on one dataset, with intervals and paired tests.
 
-    With --out, finished models are kept in DIR.partial, and the same command goes on where it was stopped.
+    With --out, finished models are stored in DIR.partial, and rerunning the command resumes.
     """
     from lightgc2n import zoo
     from lightgc2n.config import read_settings
     from lightgc2n.data.files import refuse_existing
     from lightgc2n.devices import choose_device
     from lightgc2n.experiments.compare import compare as run
+    from lightgc2n.experiments.comparison_tables import comparison_notes, comparison_tables
     from lightgc2n.training.runs import RunPlan
     from lightgc2n.training.steps import TrainingConfig
 
@@ -77,42 +81,41 @@ def compare(
         )
         for name, own in tables.items()
     }
-    contest = partial(
+    comparison = partial(
         run,
         dataset,
         split,
         names,
         cutoffs=_cutoffs(cutoffs),
         plans=plans,
-        # Who asks for a model by its name is told that it does not fit; who asks for all gets all that do.
+        # A model that does not fit is an error where it is named, and left out of `all` and `simple`.
         optional=[name for name in names if name not in models.split(",")],
         exclude_seen=exclude_seen,
         device=choose_device(device),
         seed=seed,
     )
-    compared = contest() if out is None else _in_folder(contest, out, force)
+    compared = comparison() if out is None else _in_folder(comparison, out, force)
     if json:
         print_json(compared.result)
         return
-    for table in comparison_tables(compared.result):
-        print_table(table)
-    for line in comparison_notes(compared.result):
-        typer.echo(line)
+    print_results(comparison_tables(compared.result), comparison_notes(compared.result))
+    if hidden := compared.result["cutoffs"][1:-1]:
+        typer.echo(f"Also measured at {', '.join(map(str, hidden))}: see --json or --out.")
     if out is not None:
         typer.echo(f"written to {out}")
 
 
-def _in_folder(contest: "Callable[..., Compared]", out: Path, force: bool) -> "Compared":
-    """The comparison kept model by model beside `out`, so that the same command goes on if it is stopped."""
-    from lightgc2n.data.files import kept_folder
-    from lightgc2n.experiments.compare import RESULTS, write_results
-    from lightgc2n.experiments.kept import Kept
+def _in_folder(comparison: "Callable[..., Compared]", out: Path, force: bool) -> "Compared":
+    """Runs the comparison in a folder beside `out` that stores finished models, so that it can resume."""
+    from lightgc2n.data.files import resumable_folder
+    from lightgc2n.experiments.compare import COMPARISON, write_results
+    from lightgc2n.experiments.comparison_cache import ComparisonCache
 
-    with kept_folder(out, force, marker=RESULTS) as folder:
-        say(f"finished models are kept in {folder}; Ctrl-C stops, the same command goes on")
-        kept = Kept(folder, force)
-        compared = contest(kept=kept)
-        kept.clear()
+    with resumable_folder(out, force, kind=COMPARISON) as folder:
+        say(f"finished models are stored in {folder}; Ctrl-C stops, rerun the command to resume")
+        cache = ComparisonCache(folder, force)
+        compared = comparison(cache=cache)
+        cache.clear()
         write_results(compared, folder)
     return compared
 

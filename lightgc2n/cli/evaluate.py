@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from lightgc2n.cli.comparison import comparison_notes, comparison_tables
 from lightgc2n.cli.options import Json
-from lightgc2n.cli.printing import print_json, print_table
+from lightgc2n.cli.printing import print_json, print_results
+from lightgc2n.devices import DEVICE_HELP
 
 
 def evaluate(
@@ -17,22 +17,24 @@ def evaluate(
     ] = None,
     fold_in: Annotated[
         bool,
-        typer.Option("--fold-in", help="Also fold the accounts in from their test histories, with and without a name."),
+        typer.Option(
+            "--fold-in", help="Also fold in the accounts from their test histories, with and without their ids."
+        ),
     ] = False,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     json: Json = False,
 ) -> None:
     """Rank the test targets of a run with its best weights."""
     from lightgc2n.devices import choose_device
     from lightgc2n.experiments.compare import measured
-    from lightgc2n.experiments.single import evaluate_run
+    from lightgc2n.experiments.comparison_tables import comparison_notes, comparison_tables
+    from lightgc2n.training.run import evaluate_run
 
     tested = evaluate_run(run, data, choose_device(device), fold_in)
     result = measured(tested.dataset, tested.split, tested.ranks, tested.facts).result
     if json:
         print_json(result)
         return
-    for table in comparison_tables(result):
-        print_table(table)
-    for line in comparison_notes(result):
-        typer.echo(line)
+    print_results(comparison_tables(result), comparison_notes(result))
+    if hidden := result["cutoffs"][1:-1]:
+        typer.echo(f"Also measured at {', '.join(map(str, hidden))}: see --json.")

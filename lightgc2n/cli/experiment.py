@@ -1,4 +1,4 @@
-"""`lightgc2n experiment`: an experiment of the paper from a plan to a report; `lightgc2n report` makes that anew."""
+"""`lightgc2n experiment`: an experiment of the paper from plan to report; `lightgc2n report` rewrites the report."""
 
 import math
 import shlex
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lightgc2n.cli.options import Json, Overrides
-from lightgc2n.cli.printing import print_json, print_table
+from lightgc2n.cli.printing import print_json, print_results
+from lightgc2n.devices import DEVICE_HELP
 from lightgc2n.errors import SettingError, TrainingError
 
 if TYPE_CHECKING:
-    from lightgc2n.studies.running import Pace, State
-    from lightgc2n.studies.setup import Setup
+    from lightgc2n.paper.experiment_plan import Setup
+    from lightgc2n.paper.experiment_runner import Pace, State
 
 LIST = "list"
-Speed = tuple[str, int, float, int]  # device, runs at once, seconds, runs that one process takes in turn
 
 
 def experiment(
@@ -30,73 +30,85 @@ def experiment(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Where runs and report go; with --run the archive of results."),
+        typer.Option("--out", metavar="DIR", help="The folder for runs and report; with --run the archive of results."),
     ] = None,
     protocol: Annotated[
         str, typer.Option(help="auto: last on logs, windows on windows; or last, time, cold-accounts, windows.")
     ] = "auto",
-    models: Annotated[str, typer.Option(help="floors, all, or names, where an experiment compares models.")] = "",
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many (3 for table1 and ablation, else 1).")] = None,
+    models: Annotated[str, typer.Option(help="simple, all, or names, where an experiment compares models.")] = "",
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Number of seeds (3 for table1 and ablation, else 1).")
+    ] = None,
     budget: Annotated[int | None, typer.Option(metavar="EPOCHS", min=1, help="Most epochs of a run.")] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="DIR", help="Settings by tune: DIR/DATASET/MODEL.toml, or DIR/MODEL.toml."),
+        typer.Option(
+            "--config", metavar="DIR", help="Settings files of tune: DIR/DATASET/MODEL.toml, or DIR/MODEL.toml."
+        ),
     ] = None,
     set: Overrides = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A look in minutes, on generated households.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run in minutes, on generated households.")] = False,
     side_by_side: Annotated[
-        int | None, typer.Option("--side-by-side", metavar="N", min=1, help="Runs at once (1; quick: 2).")
+        int | None, typer.Option("--side-by-side", metavar="N", min=1, help="Runs at once (default 1; quick: 2).")
     ] = None,
     together: Annotated[
         int | None,
-        typer.Option("--together", metavar="N", min=1, help="Runs that one process takes in turn (1; quick: 10)."),
+        typer.Option(
+            "--together", metavar="N", min=1, help="Runs that one process trains in turn (default 1; quick: 10)."
+        ),
     ] = None,
     slice: Annotated[
-        float, typer.Option("--slice", metavar="SECONDS", min=0, help="Stop for now at the end of an epoch after this.")
+        float,
+        typer.Option(
+            "--slice", metavar="SECONDS", min=0, help="Time budget: pause at the end of the epoch that exceeds it."
+        ),
     ] = math.inf,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     pack: Annotated[
-        Path | None, typer.Option("--pack", metavar="FILE", help="Run nothing: pack all that another machine needs.")
+        Path | None,
+        typer.Option(
+            "--pack", metavar="FILE", help="Run nothing: write an archive with all that another machine needs."
+        ),
     ] = None,
-    run: Annotated[Path | None, typer.Option("--run", metavar="FILE", help="Carry out what was packed.")] = None,
+    run: Annotated[Path | None, typer.Option("--run", metavar="FILE", help="Run the experiments of a pack.")] = None,
     unpack: Annotated[
-        Path | None, typer.Option("--unpack", metavar="FILE", help="Put results of a pack into --out.")
+        Path | None, typer.Option("--unpack", metavar="FILE", help="Copy the results of a pack to --out.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what stands at --pack.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file at --pack.")] = False,
     json: Json = False,
 ) -> None:
-    """Run an experiment of the paper and write its report; the same command goes on where it was stopped.
+    """Run an experiment of the paper and write its report; rerun the command to resume.
 
-    lightgc2n experiment list tells which there are; docs/experiments.md what each one does.
+    lightgc2n experiment list names them; docs/experiments.md describes each.
     """
     if name == LIST:
         _list(json)
         return
     if sum(bool(one) for one in (name, run, unpack)) != 1:
         raise SettingError(
-            "say one of: an experiment by its name (lightgc2n experiment list), --run FILE, --unpack FILE."
+            "give one of: an experiment by its name (lightgc2n experiment list), --run FILE, --unpack FILE."
         )
     if unpack is not None:
         _unpack(unpack, _needed(out), json)
         return
     at_once, turns = (2, 10) if quick else (1, 1)
-    speed = (device, side_by_side or at_once, slice, together or turns)
+    pace = _pace(device, side_by_side or at_once, slice, together or turns)
     if run is not None:
-        _run(run, _needed(out), speed, json)
+        _run(run, _needed(out), pace, json)
         return
     setup = _setup(name, [*(data or []), *(more or [])], quick, out, pack, context)
     if pack is not None:
         _pack(name, setup, _command(context), pack, force, json)
     else:
-        _carry_out(name, setup, _command(context), _needed(out), speed, json)
+        _run_experiments(name, setup, _command(context), _needed(out), pace, json)
 
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of experiments.")],
     json: Json = False,
 ) -> None:
-    """Make the report on the experiments of a folder anew, from their run folders alone."""
-    from lightgc2n.studies.report import write
+    """Rewrite the report on the experiments of a folder from their run folders."""
+    from lightgc2n.paper.report import write
 
     page = write(folder)
     if json:
@@ -106,128 +118,126 @@ def report(
 
 
 def _list(json: bool) -> None:
-    from rich.table import Table
-
-    from lightgc2n.studies.catalogue import STUDIES
+    from lightgc2n.experiments.table import plain_table
+    from lightgc2n.paper.catalogue import EXPERIMENTS
 
     if json:
-        print_json({name: {"place": study.place, "shows": study.shows} for name, study in STUDIES.items()})
+        print_json({name: {"place": one.place, "shows": one.shows} for name, one in EXPERIMENTS.items()})
         return
-    table = Table("name", "in the paper", "shows", "seeds")
-    for name, study in STUDIES.items():
-        table.add_row(name, study.place, study.shows, str(study.seeds))
-    print_table(table)
+    rows = ((name, one.place, one.shows, one.seeds) for name, one in EXPERIMENTS.items())
+    print_results([plain_table("experiments", ("name", "in the paper", "shows", "seeds"), rows, text_columns=3)])
 
 
 def _setup(
     name: str, data: list[Path], quick: bool, out: Path | None, pack: Path | None, context: typer.Context
 ) -> "Setup":
     from lightgc2n.config import parse_overrides
-    from lightgc2n.studies.catalogue import choose_studies
-    from lightgc2n.studies.quick import quick_data
-    from lightgc2n.studies.running import DATA, require_data
-    from lightgc2n.studies.setup import Setup, sources_of
+    from lightgc2n.paper.catalogue import choose_experiments
+    from lightgc2n.paper.experiment_plan import Setup, sources_of
+    from lightgc2n.paper.experiment_runner import DATA, require_data
+    from lightgc2n.paper.quick_data import quick_data
 
-    choose_studies(name)
+    choose_experiments(name)
     if quick and not data:
         data = list(quick_data((out or pack.with_suffix(".data") if pack else _needed(out)) / DATA))
-    told = context.params
-    config: Path | None = told["config"]
+    options = context.params
+    config: Path | None = options["config"]
     if config is not None and not config.is_dir():
-        raise SettingError(f"--config {config}: expected a folder with one TOML file a model, or one folder a dataset.")
+        raise SettingError(
+            f"--config {config}: expected a folder with one TOML file per model, or one folder per dataset."
+        )
     setup = Setup(
         sources_of(data),
-        protocol=told["protocol"],
-        seeds=told["seeds"],
-        budget=told["budget"],
-        models=told["models"],
+        protocol=options["protocol"],
+        seeds=options["seeds"],
+        budget=options["budget"],
+        models=options["models"],
         config=config,
-        changes=parse_overrides(told["set"] or []),
+        changes=parse_overrides(options["set"] or []),
         quick=quick,
     )
     require_data(setup)
     return setup
 
 
-def _carry_out(name: str, setup: "Setup", command: str, out: Path, speed: Speed, json: bool) -> None:
-    from lightgc2n.studies.catalogue import choose_studies
-    from lightgc2n.studies.report import has_something_to_say, write
-    from lightgc2n.studies.running import carry_out
+def _run_experiments(name: str, setup: "Setup", command: str, out: Path, pace: "Pace", json: bool) -> None:
+    from lightgc2n.paper.catalogue import choose_experiments
+    from lightgc2n.paper.experiment_runner import run_experiments
+    from lightgc2n.paper.report import has_results, write
 
-    state = carry_out(choose_studies(name), setup, out, command, _pace(speed))
-    page = write(out) if has_something_to_say(out) else None
-    _tell(state, {"report": str(page or "")}, f"written to {page}" if page else "no run is finished yet", json)
+    state = run_experiments(choose_experiments(name), setup, out, command, pace)
+    page = write(out) if has_results(out) else None
+    _report_state(state, {"report": str(page or "")}, f"written to {page}" if page else "no run is finished yet", json)
 
 
 def _pack(name: str, setup: "Setup", command: str, archive: Path, force: bool, json: bool) -> None:
-    from lightgc2n.studies.catalogue import choose_studies
-    from lightgc2n.studies.packing import pack
+    from lightgc2n.paper.catalogue import choose_experiments
+    from lightgc2n.paper.experiment_pack import pack
 
-    state = pack(choose_studies(name), setup, command, archive, force)
+    state = pack(choose_experiments(name), setup, command, archive, force)
     size = archive.stat().st_size / 1e6
-    told = f"{archive}, {size:.1f} MB: lightgc2n experiment --run {archive.name} --out results.tgz"
-    _tell(state, {"pack": str(archive), "megabytes": round(size, 1)}, told, json)
+    sentence = f"{archive}, {size:.1f} MB: lightgc2n experiment --run {archive.name} --out results.tgz"
+    _report_state(state, {"pack": str(archive), "megabytes": round(size, 1)}, sentence, json)
 
 
-def _run(archive: Path, results: Path, speed: Speed, json: bool) -> None:
-    from lightgc2n.studies.packing import run_pack
+def _run(archive: Path, results: Path, pace: "Pace", json: bool) -> None:
+    from lightgc2n.paper.experiment_pack import run_pack
 
-    state = run_pack(archive, results, _pace(speed))
-    told = f"written to {results}; at home: lightgc2n experiment --unpack {results.name} --out DIR"
-    _tell(state, {"results": str(results)}, told, json)
+    state = run_pack(archive, results, pace)
+    sentence = f"written to {results}; on your machine: lightgc2n experiment --unpack {results.name} --out DIR"
+    _report_state(state, {"results": str(results)}, sentence, json)
 
 
-def _pace(speed: Speed) -> "Pace":
+def _pace(device: str, at_once: int, seconds: float, per_process: int) -> "Pace":
     from lightgc2n.devices import choose_device
-    from lightgc2n.studies.running import Pace
+    from lightgc2n.paper.experiment_runner import Pace
 
-    device, at_once, seconds, together = speed
-    return Pace(choose_device(device), at_once, seconds, together)
+    return Pace(choose_device(device), at_once, seconds, per_process)
 
 
 def _unpack(results: Path, out: Path, json: bool) -> None:
-    from lightgc2n.studies.packing import unpack
-    from lightgc2n.studies.report import has_something_to_say, write
+    from lightgc2n.paper.experiment_pack import unpack
+    from lightgc2n.paper.report import has_results, write
 
     names = unpack(results, out)
-    page = write(out) if has_something_to_say(out) else None
+    page = write(out) if has_results(out) else None
     if json:
         print_json({"experiments": names, "report": str(page or "")})
     else:
         typer.echo(f"{', '.join(names)}: {f'written to {page}' if page else 'no run is finished yet'}")
 
 
-def _tell(state: "State", told: dict[str, object], sentence: str, json: bool) -> None:
+def _report_state(state: "State", facts: dict[str, object], sentence: str, json: bool) -> None:
     if json:
-        print_json({**told, "left": state.left, "failed": state.failed, "skipped": state.skipped})
+        print_json({**facts, "left": state.left, "failed": state.failed, "skipped": state.skipped})
     else:
         if state.left:
-            typer.echo(f"{len(state.left)} runs are left: {', '.join(state.left)}; the same command goes on")
+            typer.echo(f"{len(state.left)} runs are left: {', '.join(state.left)}; rerun the command to resume")
         typer.echo(sentence)
     if state.failed:
         raise TrainingError(
-            f"{len(state.failed)} runs failed: {', '.join(state.failed)}. EXPERIMENT/logs says why; the same command "
-            f"tries them again."
+            f"{len(state.failed)} runs failed: {', '.join(state.failed)}. See EXPERIMENT/logs; rerun the command to "
+            f"try them again."
         )
 
 
 def _needed(out: Path | None) -> Path:
     if out is None:
-        raise SettingError("--out is missing: say where the results go.")
+        raise SettingError("--out is missing: give the folder for the results.")
     return out
 
 
 def _command(context: typer.Context) -> str:
-    """What makes the same again, so that the report can tell; how fast it was made is no part of it."""
-    told = context.params
-    words = ["lightgc2n", "experiment", told["name"]]
-    folders = [*(told["data"] or []), *(told["more"] or [])]
+    """The command that gives the same numbers, for the report; options of speed are left out."""
+    options = context.params
+    words = ["lightgc2n", "experiment", options["name"]]
+    folders = [*(options["data"] or []), *(options["more"] or [])]
     words += ["--data", *map(str, folders)] if folders else []
     for option in ("protocol", "models", "seeds", "budget", "config"):
         source = context.get_parameter_source(option)
         if source is not None and source.name == "COMMANDLINE":
-            words += [f"--{option}", str(told[option])]
-    words += [word for pair in told["set"] or [] for word in ("--set", pair)]
-    words += ["--quick"] if told["quick"] else []
-    words += ["--out", str(told["out"])] if told["out"] is not None else []
+            words += [f"--{option}", str(options[option])]
+    words += [word for pair in options["set"] or [] for word in ("--set", pair)]
+    words += ["--quick"] if options["quick"] else []
+    words += ["--out", str(options["out"])] if options["out"] is not None else []
     return shlex.join(words)

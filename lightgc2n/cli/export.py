@@ -1,4 +1,4 @@
-"""`lightgc2n export`: a run becomes a bundle for phones, browsers and the service."""
+"""`lightgc2n export`: write a run as a bundle for phones, browsers and the service."""
 
 from pathlib import Path
 from typing import Annotated

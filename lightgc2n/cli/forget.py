@@ -1,46 +1,131 @@
-"""`lightgc2n forget`: an account is taken out of a dataset and a bundle."""
+"""`lightgc2n forget`: accounts are taken out of datasets, runs and bundles."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from lightgc2n.cli.options import Json
 from lightgc2n.cli.printing import print_json
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.progress import say
+
+SHOWN = 5
 
 
 def forget(
-    account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="The id of the account.")],
-    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="A prepared dataset that has it.")] = None,
-    bundle: Annotated[Path | None, typer.Option("--bundle", metavar="BUNDLE", help="A bundle that has it.")] = None,
+    accounts: Annotated[list[str] | None, typer.Argument(metavar="ACCOUNT...", help="The ids of the accounts.")] = None,
+    accounts_file: Annotated[
+        Path | None, typer.Option("--accounts-file", metavar="FILE", help="A file with one account id a line.")
+    ] = None,
+    data: Annotated[list[Path] | None, typer.Option("--data", metavar="DIR", help="A prepared dataset.")] = None,
+    run: Annotated[
+        list[Path] | None, typer.Option("--run", metavar="RUN", help="A run trained on that dataset.")
+    ] = None,
+    bundle: Annotated[list[Path] | None, typer.Option("--bundle", metavar="BUNDLE", help="A bundle.")] = None,
+    tombstones: Annotated[
+        Path | None,
+        typer.Option("--tombstones", metavar="FILE", help="Add the accounts to this file, for import --tombstones."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Take an account out of a dataset, a bundle or both, with all it did; what is left replaces the old folder.
+    """Take accounts out of datasets, runs and bundles, with all they did. Each option may be repeated.
 
-    What a model has learned from all accounts together stays as it is: train anew on the dataset to undo that too.
+    The command reports what stays: what a model has learned from all accounts together, for example.
     """
-    if data is None and bundle is None:
-        raise SettingError("nothing to forget it in. Give --data DIR, --bundle BUNDLE or both.")
-    from lightgc2n.data.forgetting import dataset_holds, forget_in_dataset
-    from lightgc2n.recommending.forgetting import bundle_holds, forget_in_bundle
-
-    # Both are looked at before either is changed; where it is gone already, as after a broken try, only one is.
-    in_data = data is not None and dataset_holds(data, account)
-    in_bundle = bundle is not None and bundle_holds(bundle, account)
-    if not in_data and not in_bundle:
-        raise DataError(f"{' and '.join(str(one) for one in (data, bundle) if one)}: no account {account!r} is there.")
-    found = {str(one): "it is not there" for one in (data, bundle) if one is not None}
-    if data is not None and in_data:
-        found[str(data)] = f"forgotten; the dataset now has checksum {forget_in_dataset(data, account)['checksum']}"
-    if bundle is not None and in_bundle:
-        forget_in_bundle(bundle, account)
-        found[str(bundle)] = "forgotten"
+    names = _names(accounts or [], accounts_file)
+    if not data and not run and not bundle:
+        raise SettingError("nothing to forget them in. Give --data DIR, --run RUN or --bundle BUNDLE.")
+    held = _held(names, data or [], run or [], bundle or [])
+    if tombstones is not None:
+        _bury(tombstones, names)
+    if not any(known for _, _, known in held):
+        places = ", ".join(str(place) for _, place, _ in held)
+        raise DataError(f"{places}: no account {', '.join(map(repr, names[:SHOWN]))} is there.")
+    # Every place is asked again: another command may have put an account there meanwhile.
+    report = {str(place): _forget_in(kind, place, names, data or []) for kind, place, _ in held}
+    unknown = sorted(set(names) - {account for _, _, known in held for account in known})
     if json:
-        print_json(found)
+        print_json(report | ({"not_found": unknown} if unknown else {}))
     else:
-        for place, what in found.items():
-            typer.echo(f"{place}: {what}")
-    if data is not None:
-        say("Runs trained on the old dataset still know the account: train anew, and remove them.")
+        for place_name, facts in report.items():
+            typer.echo(f"{place_name}: {_sentence(facts)}")
+    if unknown:
+        raise DataError(f"in none of these places: {', '.join(map(repr, unknown))}. The others were forgotten.")
+
+
+def _names(accounts: Sequence[str], file: Path | None) -> list[str]:
+    if file is not None:
+        try:
+            lines = file.read_bytes().decode("utf-8-sig").split("\n")  # an id may hold any other kind of line break
+            accounts = [*accounts, *(line.removesuffix("\r") for line in lines if line.removesuffix("\r"))]
+        except (OSError, UnicodeDecodeError) as problem:
+            raise DataError(f"{file}: cannot be read as one account id a line: {problem}.") from None
+    if not accounts:
+        raise SettingError("no account. Give ids, or --accounts-file FILE with one id a line.")
+    return list(dict.fromkeys(accounts))
+
+
+def _held(
+    names: list[str], data: list[Path], runs: list[Path], bundles: list[Path]
+) -> list[tuple[str, Path, list[str]]]:
+    """Return the accounts that each place holds. Every place is checked before any is changed."""
+    from lightgc2n.data.forgetting import accounts_in_dataset
+    from lightgc2n.recommending.forgetting import accounts_in_bundle
+
+    held = [("data", place, accounts_in_dataset(place, names)) for place in data]
+    if runs:
+        from lightgc2n.training.forgetting import accounts_in_run
+
+        held += [("run", place, accounts_in_run(place, names)) for place in runs]
+    return held + [("bundle", place, accounts_in_bundle(place, names)) for place in bundles]
+
+
+def _bury(path: Path, names: list[str]) -> None:
+    from lightgc2n.data.tombstones import add_tombstones
+
+    add_tombstones(path, names)
+
+
+def _forget_in(kind: str, place: Path, names: list[str], data: list[Path]) -> dict[str, Any]:
+    """Remove the accounts from one place and return what was removed and what stays."""
+    if kind == "data":
+        from lightgc2n.data.forgetting import forget_in_dataset
+
+        forgotten = forget_in_dataset(place, names)
+        return {
+            "forgotten": len(forgotten.accounts),
+            "checksum": forgotten.checksum,
+            "items_removed": forgotten.items,
+            "stays": ["salted hashes of the ids in forgotten.json, so that importing again leaves the accounts out"],
+        }
+    if kind == "run":
+        from lightgc2n.training.forgetting import forget_in_run
+
+        gone = forget_in_run(place, names, data[0] if len(data) == 1 else None)
+        return {
+            "forgotten": len(gone),
+            "stays": ["what the weights have learned from all accounts together: train anew to undo that"],
+        }
+    from lightgc2n.recommending.forgetting import forget_in_bundle
+
+    gone, items = forget_in_bundle(place, names)
+    stays = ["what the model has learned from all accounts together: train anew to undo that"]
+    if items:
+        shown = ", ".join(items[:SHOWN]) + (", …" if len(items) > SHOWN else "")
+        stays.append(
+            f"{len(items):,} items that only they had ({shown}), with their counts and days: "
+            f"forget them in the run, then export it again"
+        )
+    return {"forgotten": len(gone), "items_left": items, "stays": stays}
+
+
+def _sentence(facts: dict[str, Any]) -> str:
+    if not facts["forgotten"]:
+        return "no such account is there"
+    parts = [f"forgot {facts['forgotten']:,} account{'s' * (facts['forgotten'] != 1)}"]
+    if facts.get("items_removed"):
+        parts.append(f"removed {len(facts['items_removed']):,} items that only they had")
+    if "checksum" in facts:
+        parts.append(f"the dataset now has checksum {facts['checksum']}")
+    return "; ".join(parts) + "".join(f"\n  stays: {what}" for what in facts["stays"])

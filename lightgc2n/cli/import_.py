@@ -46,6 +46,10 @@ def import_log(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave bad rows out and list them in rejected.tsv, instead of stopping.")
     ] = False,
+    tombstones: Annotated[
+        list[Path] | None,
+        typer.Option("--tombstones", metavar="FILE", help="Leave out the accounts that forget wrote to this file."),
+    ] = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -67,4 +71,4 @@ def import_log(
         drop_duplicates=drop_duplicates,
         skip_bad=skip_bad,
     )
-    print_manifest(read(source, out, options, force), out, json)
+    print_manifest(read(source, out, options, force, tombstones or []), out, json)

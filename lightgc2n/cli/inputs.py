@@ -1,4 +1,4 @@
-"""What several commands open alike."""
+"""Opening datasets and settings, shared by several commands."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,16 +26,16 @@ def open_split(folder: Path, domain: str | None, **settings: Any) -> "tuple[Data
 
 
 def read_tables(config: Path | None, overrides: list[str] | None, known: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The settings of a TOML file and of --set by table; every known table is there, an unknown one is refused."""
+    """The settings of a TOML file and of --set by table; every known table is present, an unknown one is an error."""
     from lightgc2n.config import parse_overrides, read_toml, unknown_name
     from lightgc2n.errors import SettingError
 
     tables: dict[str, dict[str, Any]] = {name: {} for name in known}
-    for source, found in (
+    for source, given in (
         (str(config), read_toml(config) if config else {}),
         ("--set", parse_overrides(overrides or [])),
     ):
-        for table, values in found.items():
+        for table, values in given.items():
             if table not in tables:
                 raise SettingError(f"{source}: {unknown_name('table', table, known)}")
             tables[table] |= values
@@ -45,24 +45,26 @@ def read_tables(config: Path | None, overrides: list[str] | None, known: Sequenc
 def read_model_tables(
     config: Path | None, overrides: list[str] | None, models: Sequence[str], known: Sequence[str]
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """For each model all tables of settings; where `config` is a folder, each model has its own file there.
+    """For each model its tables of settings; where `config` is a folder, each model has its own file there.
 
-    --set beats a file, and a file of a model holds tables of that model alone and of its training.
+    --set overrides a file. The file of a model holds the tables of that model and of its training.
     """
     if config is None or not config.is_dir():
         shared = read_tables(config, overrides, known)
         return dict.fromkeys(models, shared)
-    from lightgc2n.experiments.model_settings import files_of_models, tables_of_model
+    from lightgc2n.experiments.plans import files_of_models, tables_of_model
 
-    said = read_tables(None, overrides, known)
+    changes = read_tables(None, overrides, known)
     files = files_of_models(config)
     say(f"{config}: settings for {', '.join(name for name in models if name in files) or 'none of the models'}")
-    found = {name: tables_of_model(files.get(name), name) for name in models}
-    return {name: {table: own.get(table, {}) | values for table, values in said.items()} for name, own in found.items()}
+    tables = {name: tables_of_model(files.get(name), name) for name in models}
+    return {
+        name: {table: own.get(table, {}) | values for table, values in changes.items()} for name, own in tables.items()
+    }
 
 
 def warn_of_leaks(dataset: "Dataset", split: "Split") -> None:
-    """Says what leaks, where the protocol is known to."""
+    """Reports the leak where the protocol is known to leak."""
     if split.stamps:
         from lightgc2n.data.audit import audit_split
 

@@ -1,4 +1,4 @@
-"""The `lightgc2n` command: every sub-command in the order of the story, and errors without tracebacks."""
+"""The `lightgc2n` command: all sub-commands, and errors without tracebacks."""
 
 import os
 import signal
@@ -10,6 +10,7 @@ import typer
 
 from lightgc2n import __version__
 from lightgc2n.cli import COMMANDS
+from lightgc2n.cli.printing import print_in_any_encoding
 from lightgc2n.errors import LightGC2NError, MissingExtraError
 from lightgc2n.progress import say
 
@@ -44,14 +45,15 @@ def _root(
 
 
 class _StoppedError(BaseException):
-    """The command was asked to stop. Not a KeyboardInterrupt, which typer ends without a word."""
+    """The command received a stop signal. Not a KeyboardInterrupt, which typer handles without a message."""
 
 
 def main() -> None:
-    """Runs the command line; an error a person can mend ends it with one sentence and exit code 2."""
-    # Threads that wait by spinning take the cores from others on a busy machine.
+    """Runs the command line; a user error ends it with one sentence and exit code 2."""
+    # Threads that spin while they wait slow down other processes on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # Ctrl-C and a polite kill clean up alike, so that no temporary file stays behind.
+    print_in_any_encoding()
+    # Ctrl-C and SIGTERM clean up alike, so that no temporary file is left behind.
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     try:
@@ -65,7 +67,7 @@ def main() -> None:
         missing = MissingExtraError(package, EXTRA_OF_PACKAGE[package])
         _fail(str(missing), missing.exit_code)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader went away (as in `| head`): nothing is left to say
+        sys.stderr.close()  # the reader closed the pipe (as in `| head`)
         sys.exit(141)
     except OSError as problem:
         if problem.filename is None and problem.strerror is None:
@@ -80,7 +82,7 @@ def main() -> None:
         _fail(f"not enough memory: {first}. Choose smaller settings, such as the width or the batch.", 2)
     except _StoppedError:
         _fail(
-            "stopped; nothing half-written was left behind. The same command starts again, or goes on training.",
+            "stopped; no half-written file was left behind. Rerun the command to start again, or to resume training.",
             130,
         )
 
@@ -91,8 +93,8 @@ def _fail(message: str, exit_code: int) -> NoReturn:
 
 
 def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
-    # Asked once is enough: a second signal, as from a plan's own process, must not break the cleaning up.
-    # Not SIG_IGN, which Python complains of when both signals came at once.
+    # A second signal, as from the process of a plan, must not interrupt the clean-up.
+    # Not SIG_IGN: Python warns when both signals arrive at once.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: None)
     raise _StoppedError

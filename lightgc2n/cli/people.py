@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightgc2n.cli.options import History, Json, Times, known_history, split_ids
-from lightgc2n.cli.printing import print_json, print_table
+from lightgc2n.cli.printing import can_print, print_json, print_table
 
 if TYPE_CHECKING:
     from lightgc2n.people.portraits import Activity
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NEWEST = 20  # events that the screen shows one by one
 STYLES = dict(zip("ABCDE", ("black on cyan", "black on yellow", "white on magenta", "black on green", "white on blue"),
                   strict=True))  # fmt: skip
-BARS = " ▁▂▃▄▅▆▇█"
+BARS, PLAIN_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#@"
 WEEKDAYS = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 Named = Callable[[str], str]
@@ -92,11 +92,15 @@ def _as_json(found: "AccountPeople", titles: dict[str, str]) -> dict[str, Any]:
         "people": persons,
         "together": listed(found.together),
         "account": listed(found.whole),
+        "notes": list(found.notes),
     }
 
 
 def _show(found: "AccountPeople", named: Named) -> None:
     typer.echo(_count_in_words(found))
+    for note in found.notes:
+        if note not in found.whole.notes:  # these are said with the count
+            typer.echo(f"Note: {note}.")
     console = Console(highlight=False)
     console.print(_timeline(found.events), soft_wrap=True)
     print_table(_events_table(found.events, named))
@@ -166,7 +170,8 @@ def _when(active: "Activity") -> str:
 
 def _bar(share: float, of: Sequence[float]) -> str:
     """How much of the largest share one is."""
-    return BARS[round(share / (max(of) or 1.0) * (len(BARS) - 1))]
+    bars = BARS if can_print(BARS) else PLAIN_BARS
+    return bars[round(share / (max(of) or 1.0) * (len(bars) - 1))]
 
 
 def _lists_table(found: "AccountPeople", named: Named) -> Table:

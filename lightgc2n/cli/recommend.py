@@ -10,6 +10,7 @@ from rich.table import Table
 
 from lightgc2n.cli.options import Force, History, Json, Times, known_history, split_ids
 from lightgc2n.cli.printing import print_json, print_table
+from lightgc2n.devices import DEVICE_HELP
 from lightgc2n.errors import SettingError
 from lightgc2n.progress import say
 
@@ -50,7 +51,7 @@ def recommend(
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write there: .csv, .jsonl or .parquet.")
     ] = None,

@@ -39,6 +39,14 @@ def serve(
         list[str] | None,
         typer.Option("--cors", metavar="ORIGIN", help="Pages of this origin may ask; may be repeated."),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help="Answer to this name too; may be repeated. '*': to every name.",
+        ),
+    ] = None,
     max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", min=1, help="Of a request.")] = 2**21,
     max_k: Annotated[int, typer.Option("--max-k", min=1, help="Items of one list.")] = 1000,
     max_history: Annotated[int, typer.Option("--max-history", min=1, help="Events of one history.")] = 5000,
@@ -46,16 +54,21 @@ def serve(
         int, typer.Option("--max-requests", min=1, help="Requests that a worker works on at once; more get 429.")
     ] = 256,
     seconds: Annotated[float, typer.Option(help="For a request to arrive and its answer to begin; then 503.")] = 10.0,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option("--limit", metavar="NAME=VALUE", help="Any limit of docs/serving.md; may be repeated."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Serve a bundle over HTTP, with a page at /; ends after SIGTERM or Ctrl-C when what was asked is answered."""
     from lightgc2n.config import read_settings
     from lightgc2n.serving.running import address, reserve
     from lightgc2n.serving.running import serve as run
-    from lightgc2n.serving.settings import Limits, ServiceSettings, read_keys, refuse_open_door
+    from lightgc2n.serving.settings import Limits, ServiceSettings, parse_limits, read_keys, refuse_open_door
 
     given: dict[str, Any] = {"max_body": max_body, "max_k": max_k, "max_history": max_history}
-    limits = read_settings(Limits, {**given, "max_requests": max_requests, "seconds": seconds}, "serve")
+    given |= {"max_requests": max_requests, "seconds": seconds, **parse_limits(limit or ())}
+    limits = read_settings(Limits, given, "serve --limit")
     settings = ServiceSettings(
         bundle=bundle,
         host=host,
@@ -67,6 +80,7 @@ def serve(
         titles=titles,
         log_ids=log_ids,
         cors=tuple(cors or ()),
+        allow_hosts=tuple(allow_host or ()),
         limits=limits,
     )
     refuse_open_door(settings)

@@ -1,4 +1,4 @@
-"""`lightgc2n train`: one model, in a folder of its own, or all runs of a plan."""
+"""`lightgc2n train`: one model in a run folder, or all runs of a plan."""
 
 import math
 from pathlib import Path
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightgc2n.cli.options import ConfigFile, Json, Overrides, Seed
-from lightgc2n.cli.printing import print_json, print_table
+from lightgc2n.cli.printing import print_json, print_results
+from lightgc2n.devices import DEVICE_HELP
 from lightgc2n.errors import SettingError, TrainingError
 from lightgc2n.progress import say
 
 if TYPE_CHECKING:
-    from lightgc2n.experiments.side_by_side import PlanState
-    from lightgc2n.experiments.summary import Summary
+    from lightgc2n.experiments.plan_runner import PlanState
+    from lightgc2n.experiments.plan_summary import Summary
     from lightgc2n.training.runs import RunPlan
 
 OF_SPLIT, OF_TRAINING = ("protocol", "targets", "target_in_input", "seed"), ("epochs", "seed")
@@ -25,7 +26,9 @@ def train(
     context: typer.Context,
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="RUN", help="The run's folder, or the folder for a plan's; a run there goes on."),
+        typer.Option(
+            "--out", metavar="RUN", help="The run's folder, or the folder for a plan's runs; an existing run resumes."
+        ),
     ],
     folder: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="A prepared dataset (made by import or generate).")
@@ -35,7 +38,7 @@ def train(
     domain: Annotated[str, typer.Option(help="Use the events of this domain alone.")] = "",
     targets: Annotated[str, typer.Option(help="Training targets: all, last, or auto (all on logs).")] = "auto",
     target_in_input: Annotated[
-        bool, typer.Option("--target-in-input", help="Show the answer, as the released code does.")
+        bool, typer.Option("--target-in-input", help="Leave the target in the input, as the released code does.")
     ] = False,
     epochs: Annotated[int | None, typer.Option(help="Most epochs; the same as --set training.epochs=N.")] = None,
     config: ConfigFile = None,
@@ -48,26 +51,28 @@ def train(
     plan: Annotated[
         Path | None, typer.Option("--plan", metavar="FILE", help="Train all runs of a TOML file: see docs/training.md.")
     ] = None,
-    only: Annotated[str, typer.Option("--only", metavar="NAME", help="Of a plan: train this run alone.")] = "",
+    only: Annotated[str, typer.Option("--only", metavar="NAME", help="With --plan: train this run alone.")] = "",
     side_by_side: Annotated[
-        int, typer.Option("--side-by-side", metavar="N", min=1, help="Of a plan: so many runs at once.")
+        int, typer.Option("--side-by-side", metavar="N", min=1, help="With --plan: train N runs at once.")
     ] = 1,
     slice: Annotated[
         float | None,
-        typer.Option("--slice", metavar="SECONDS", min=0, help="Stop for now at the end of an epoch after this."),
+        typer.Option(
+            "--slice", metavar="SECONDS", min=0, help="Time budget: pause at the end of the epoch that exceeds it."
+        ),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     json: Json = False,
 ) -> None:
-    """Train a model, or all runs of a plan; the same command goes on where a stopped run ended.
+    """Train a model, or all runs of a plan; rerun the command to resume an interrupted run.
 
-    Settings stand in the tables of the model, `split` and `training`: --set training.learning_rate=0.01.
+    Settings are in the tables of the model, `split` and `training`: --set training.learning_rate=0.01.
     """
     from lightgc2n.devices import choose_device
 
     seconds = math.inf if slice is None else slice
     if plan is not None:
-        _refuse(context, OF_ONE_RUN, "stands in the plan")
+        _refuse(context, OF_ONE_RUN, "belongs in the plan file")
         if only:
             _train_only(plan, out, only, choose_device(device), seconds, json)
         else:
@@ -76,13 +81,13 @@ def train(
     _refuse(context, OF_A_PLAN, "needs --plan")
     if folder is None:
         raise SettingError("nothing to train on. Give a prepared dataset, or --plan FILE.")
-    said = {name: context.params[name] for name in OF_ONE_RUN if _is_said(context, name)}
-    run = _run_of(folder, from_run, said)
+    options = {name: context.params[name] for name in OF_ONE_RUN if _is_given(context, name)}
+    run = _run_of(folder, from_run, options)
     _train_run(run, out, choose_device(device), seconds, json)
 
 
-def _run_of(folder: Path, from_run: Path | None, said: "dict[str, Any]") -> "RunPlan":
-    """The run that the options ask for; what they do not say is the default, or as in the run it starts from."""
+def _run_of(folder: Path, from_run: Path | None, given: "dict[str, Any]") -> "RunPlan":
+    """The plan that the options describe; other settings are the defaults, or those of the run it starts from."""
     from dataclasses import asdict
 
     from lightgc2n import zoo
@@ -92,24 +97,24 @@ def _run_of(folder: Path, from_run: Path | None, said: "dict[str, Any]") -> "Run
     from lightgc2n.training.runs import RunPlan, plan_of
     from lightgc2n.training.steps import TrainingConfig
 
-    base = plan_of(from_run) if from_run is not None else RunPlan(folder, said.get("model", "lightgc2n"))
-    if said.get("model", base.model) != base.model:
-        raise SettingError(f"{from_run}: a run of {base.model}. Its weights cannot start {said['model']}.")
-    if zoo.entry_of(base.model).is_floor:
-        raise SettingError(f"{base.model} is a floor: it needs no training. Use lightgc2n compare.")
+    base = plan_of(from_run) if from_run is not None else RunPlan(folder, given.get("model", "lightgc2n"))
+    if given.get("model", base.model) != base.model:
+        raise SettingError(f"{from_run}: a run of {base.model}. Its weights cannot start {given['model']}.")
+    if zoo.entry_of(base.model).is_simple:
+        raise SettingError(f"{base.model} is a simple baseline: it needs no training. Use lightgc2n compare.")
     known = [base.model, "split", "training"]
-    filed, tables = read_tables(said.get("config"), None, known), read_tables(None, said.get("set"), known)
-    parts = {  # what is typed beats a file, and --set an option that says the same
+    filed, tables = read_tables(given.get("config"), None, known), read_tables(None, given.get("set"), known)
+    parts = {  # options override a file, and --set overrides an option
         name: asdict(settings)
         | filed[name]
-        | {option: said[option] for option in options if option in said}
+        | {option: given[option] for option in options if option in given}
         | tables[name]
         for name, settings, options in (("split", base.split, OF_SPLIT), ("training", base.training, OF_TRAINING))
     }
     return RunPlan(
         data=folder,
         model=base.model,
-        domain=said.get("domain", base.domain),
+        domain=given.get("domain", base.domain),
         settings=base.settings | filed[base.model] | tables[base.model],
         split=read_settings(SplitConfig, parts["split"], where="split"),
         training=read_settings(TrainingConfig, parts["training"], where="training"),
@@ -121,52 +126,53 @@ def _train_run(run: "RunPlan", out: Path, device: str, seconds: float, json: boo
     from dataclasses import asdict
 
     from lightgc2n.cli.inputs import warn_of_leaks
-    from lightgc2n.experiments.single import open_data, train_run
+    from lightgc2n.training.run import open_data, train_run
 
-    warn_of_leaks(*open_data(run))
+    data = open_data(run)
+    warn_of_leaks(*data)
     most = run.training.epochs
-    say(f"training {run.model} on {device}, at most {most} epochs; Ctrl-C stops it, the same command goes on")
-    progress = train_run(run, out, device, seconds)
+    say(f"training {run.model} on {device}, at most {most} epochs; Ctrl-C stops, rerun the command to resume")
+    progress = train_run(run, out, device, seconds, data=data)
     if json:
         print_json({"out": str(out), **asdict(progress)})
         return
     if not progress.ended_by:
-        typer.echo(f"stopped for now after {progress.epochs} epochs; the same command goes on")
+        typer.echo(f"paused after {progress.epochs} epochs; rerun the command to resume")
         return
     if not run.split.validation:
-        typer.echo(f"trained for {progress.epochs} epochs on all but the test targets; nothing was chosen")
+        typer.echo(f"trained for {progress.epochs} epochs on all but the test targets; no checkpoint was selected")
         typer.echo(f"written to {out}; test it with: lightgc2n evaluate {out}")
         return
-    when = f"after epoch {progress.best_epoch + 1}" if progress.best_epoch >= 0 else "as it started, and not beaten"
+    when = f"after epoch {progress.best_epoch + 1}" if progress.best_epoch >= 0 else "before training, and not improved"
     typer.echo(f"best validation MRR@20 {100 * progress.best_value:.2f} % {when}; ended by {progress.ended_by}")
     typer.echo(f"written to {out}; test it with: lightgc2n evaluate {out}")
 
 
 def _refuse(context: typer.Context, names: tuple[str, ...], why: str) -> None:
-    """Stops at what was said and would not be listened to."""
+    """Raises an error for options that would have no effect."""
     for parameter in context.command.params:
-        if parameter.name in names and _is_said(context, parameter.name):
+        if parameter.name in names and _is_given(context, parameter.name):
             raise SettingError(f"{parameter.opts[0] if parameter.param_type_name == 'option' else 'DIR'} {why}.")
 
 
-def _is_said(context: typer.Context, name: str) -> bool:
+def _is_given(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def _train_only(plan: Path, out: Path, name: str, device: str, seconds: float, json: bool) -> None:
-    from lightgc2n.experiments.side_by_side import train_one
+    from lightgc2n.experiments.plan_runner import train_one
 
     finished = train_one(plan, out, name, device, seconds)
     if json:
         print_json({"out": str(out / name), "finished": finished})
         return
-    typer.echo(f"{out / name}: {'finished' if finished else 'stopped for now; the same command goes on'}")
+    typer.echo(f"{out / name}: {'finished' if finished else 'paused; rerun the command to resume'}")
 
 
 def _train_plan(plan: Path, out: Path, device: str, at_once: int, seconds: float, json: bool) -> None:
-    from lightgc2n.experiments.side_by_side import LOGS, train_plan
-    from lightgc2n.experiments.summary import write_summary
+    from lightgc2n.experiments.plan_runner import LOGS, train_plan
+    from lightgc2n.experiments.plan_summary import write_summary
 
     state = train_plan(plan, out, device, at_once, seconds)
     summary = write_summary(out)
@@ -176,24 +182,15 @@ def _train_plan(plan: Path, out: Path, device: str, at_once: int, seconds: float
         _show(state, summary, out)
     if state.failed:
         raise TrainingError(
-            f"{len(state.failed)} runs failed: {', '.join(state.failed)}. {out / LOGS} says why; the same command "
-            f"tries them again."
+            f"{len(state.failed)} runs failed: {', '.join(state.failed)}. See {out / LOGS}; rerun the command to "
+            f"try them again."
         )
 
 
 def _show(state: "PlanState", summary: "Summary", out: Path) -> None:
-    from rich.table import Table
+    from lightgc2n.experiments.plan_summary import summary_table
 
-    from lightgc2n.experiments.summary import HEADINGS, summary_cells, summary_notes
-
-    table = Table()
-    for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading == "run" else "right")
-    for row in summary.rows:
-        table.add_row(*summary_cells(row))
-    print_table(table)
-    for note in summary_notes(summary):
-        typer.echo(note)
+    print_results([summary_table(summary)])
     if state.left:
-        typer.echo(f"{len(state.left)} runs are left: {', '.join(state.left)}; the same command goes on")
+        typer.echo(f"{len(state.left)} runs are left: {', '.join(state.left)}; rerun the command to resume")
     typer.echo(f"written to {out / 'summary.md'} and {out / 'summary.csv'}")

@@ -1,4 +1,4 @@
-"""`lightgc2n tune`: better settings for a model, found on validation alone."""
+"""`lightgc2n tune`: search better settings for a model on validation targets."""
 
 import math
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from lightgc2n.cli.options import ConfigFile, DatasetFolder, Json, Overrides, Seed
-from lightgc2n.cli.printing import print_json, print_table
-from lightgc2n.experiments.markdown import BUDGET_NOTE, BUDGET_SIGN
+from lightgc2n.cli.printing import print_json, print_results
+from lightgc2n.devices import DEVICE_HELP
+from lightgc2n.experiments.table import BUDGET, BUDGET_NOTE, Cell, Table
 from lightgc2n.progress import say
 
 if TYPE_CHECKING:
@@ -20,33 +20,39 @@ if TYPE_CHECKING:
 def tune(
     folder: DatasetFolder,
     model: Annotated[str, typer.Option(help="A trained model of the zoo.")] = "lightgc2n",
-    trials: Annotated[int, typer.Option(min=1, help="Settings tried; the first are the model's defaults.")] = 10,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Most epochs of a trial (45 unless told).")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Number of trials; the first has the model's defaults.")] = 10,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Most epochs of a trial (default 45).")] = None,
     protocol: Annotated[str, typer.Option(help="last, time, cold-accounts or windows.")] = "last",
     domain: Annotated[str, typer.Option(help="Use the events of this domain alone.")] = "",
     targets: Annotated[str, typer.Option(help="Training targets: all, last, or auto (all on logs).")] = "auto",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="The search's folder; one that is there goes on.")
+        Path | None, typer.Option("--out", metavar="DIR", help="The search's folder; an existing search resumes.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option("--save", metavar="FILE", help="Where the best settings go, for --config.")
+        Path | None, typer.Option("--save", metavar="FILE", help="File for the best settings, for --config.")
     ] = None,
     config: ConfigFile = None,
     set: Overrides = None,
-    sampler: Annotated[str, typer.Option(help="Who proposes: random, or optuna (an extra).")] = "random",
+    sampler: Annotated[str, typer.Option(help="How settings are proposed: random, or optuna (an extra).")] = "random",
     halving: Annotated[
-        bool, typer.Option("--halving/--no-halving", help="Give most epochs to the best third, or all to every trial.")
+        bool,
+        typer.Option(
+            "--halving/--no-halving", help="Continue with the best third of the trials, or give every trial all epochs."
+        ),
     ] = True,
     side_by_side: Annotated[int, typer.Option("--side-by-side", min=1, help="Trials trained at once.")] = 1,
     slice: Annotated[
-        float, typer.Option("--slice", metavar="SECONDS", min=1, help="Stop for now at the end of an epoch after this.")
+        float,
+        typer.Option(
+            "--slice", metavar="SECONDS", min=1, help="Time budget: pause at the end of the epoch that exceeds it."
+        ),
     ] = math.inf,
     seed: Seed = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
-    force: Annotated[bool, typer.Option("--force", help="Replace what stands at --save.")] = False,
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    force: Annotated[bool, typer.Option("--force", help="Replace the file at --save.")] = False,
     json: Json = False,
 ) -> None:
-    """Search better settings for a model, judged on validation; the same command goes on where it was stopped.
+    """Search better settings for a model, judged on validation targets; rerun the command to resume.
 
     A setting given by --set or --config is fixed and not searched: --set lightgc2n.capsule_width=16.
     """
@@ -55,10 +61,10 @@ def tune(
     from lightgc2n.config import read_settings
     from lightgc2n.data.splits import SplitConfig
     from lightgc2n.devices import choose_device
-    from lightgc2n.experiments.single import open_data
-    from lightgc2n.experiments.tuned import BEST_SETTINGS, refuse_other_settings, write_tuned
+    from lightgc2n.experiments.settings_file import BEST_SETTINGS, refuse_other_settings, write_tuned
     from lightgc2n.experiments.tuning import DEFAULT_EPOCHS, TuningPlan
     from lightgc2n.experiments.tuning import tune as search
+    from lightgc2n.training.run import open_data
     from lightgc2n.training.runs import RunPlan
     from lightgc2n.training.steps import TrainingConfig
 
@@ -80,45 +86,44 @@ def tune(
     out = out or Path("tuning") / f"{folder.name}-{model}"
     if save is not None:
         refuse_other_settings(save, out, force)
-    warn_of_leaks(*open_data(run))
-    say(f"tuning {model} in {out}; Ctrl-C stops it, the same command goes on")
-    tuned = search(plan, out, choose_device(device), side_by_side, slice)
+    data = open_data(run)
+    warn_of_leaks(*data)
+    say(f"tuning {model} in {out}; Ctrl-C stops, rerun the command to resume")
+    tuned = search(plan, out, choose_device(device), side_by_side, slice, data)
     if tuned.finished:
         for path in (out / BEST_SETTINGS, *([save] if save else [])):
             write_tuned(tuned, path, force=True)
     if json:
         print_json({"out": str(out), "model": model, "finished": tuned.finished, "trials": tuned.rows})
     else:
-        print_table(trials_table(tuned))
-        for line in _notes(tuned, out, save):
-            typer.echo(line)
+        print_results([trials_table(tuned)], _notes(tuned, out, save))
 
 
 def trials_table(tuned: "Tuned") -> Table:
-    """One row a trial, the best first, with the settings that vary."""
+    """One row per trial, the best first, with the settings that vary."""
     rows = tuned.rows
     names = [name for name in tuned.plan.space if len({repr(row["settings"][name]) for row in rows}) > 1]
-    table = Table(title=f"{tuned.plan.run.model} on {tuned.dataset.name}, validation, %")
-    short = [name.rsplit(".", 1)[1].replace("_", "\n") for name in names]  # in two lines, or the table is twice as wide
-    for heading in ("trial", *short, "rung", "epochs", "MRR@20", "ended by"):
-        table.add_column(heading, justify="left" if heading == "ended by" else "right")
+    short = [name.rsplit(".", 1)[1].replace("_", "\n") for name in names]  # two lines, or the table is twice as wide
+    cells = []
     for row in rows:
         number = f"{row['trial']} (defaults)" if row["trial"] == 0 else str(row["trial"])
         settings = [str(row["settings"][name]) for name in names]
-        table.add_row(number, *settings, str(row["rung"]), str(row["epochs"]), _percent(row), _ended(row))
-    return table
+        cells.append((number, *settings, str(row["rung"]), str(row["epochs"]), _percent(row), _ended(row)))
+    caption = f"{tuned.plan.run.model} on {tuned.dataset.name}, validation, %"
+    columns = ("trial", *short, "rung", "epochs", "MRR@20", "ended by")
+    return Table("trials", caption, columns, tuple(tuple(map(Cell, row)) for row in cells))
 
 
 def _notes(tuned: "Tuned", out: Path, save: Path | None) -> Iterator[str]:
     plan, rows = tuned.plan, tuned.rows
     spent = sum(row["epochs"] for row in rows)
     rungs = ", then ".join(f"{count} to epoch {epochs}" for count, epochs in plan.rungs)
-    yield f"{len(rows)} of {plan.trials} trials, {spent} epochs in all: {rungs}. The test was not looked at."
+    yield f"{len(rows)} of {plan.trials} trials, {spent} epochs in all: {rungs}. Test targets were not used."
     if any(row["ended_by"] == "budget" for row in rows):
         yield BUDGET_NOTE
     yield from (f"trial {row['trial']} failed: {row['failure']}" for row in rows if row["failure"])
     if not tuned.finished:
-        yield "stopped for now; the same command goes on"
+        yield "paused; rerun the command to resume"
         return
     where = save or out / "best.toml"
     yield f"best settings in {where}; train with them: lightgc2n train ... --model {plan.run.model} --config {where}"
@@ -129,4 +134,4 @@ def _percent(row: dict[str, Any]) -> str:
 
 
 def _ended(row: dict[str, Any]) -> str:
-    return f"budget {BUDGET_SIGN}" if row["ended_by"] == "budget" else str(row["ended_by"])
+    return f"budget {BUDGET}" if row["ended_by"] == "budget" else str(row["ended_by"])

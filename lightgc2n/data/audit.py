@@ -111,7 +111,7 @@ def audit_split(dataset: Dataset, split: Split) -> Audit:
 def audit_files(train: Path, test: Path, format: str = "auto") -> Audit:
     """What leaks between two files of windows or logs, one a line and the target last: told by content alone."""
     from lightgc2n.data.reading.detect import Source, detect
-    from lightgc2n.data.reading.rows import Rejects
+    from lightgc2n.data.reading.rows import Tally
     from lightgc2n.data.reading.sequences import read_sequences
 
     if format not in FILE_FORMATS:
@@ -122,7 +122,7 @@ def audit_files(train: Path, test: Path, format: str = "auto") -> Audit:
             f"{train}, {test}: expected two files of windows or two of logs, one a line; found {' and '.join(found)}. "
             f"Name the format with --format, or import the data and audit a protocol."
         )
-    content = read_sequences(Source(found[0], {"train": train, "test": test}), Rejects())
+    content = read_sequences(Source(found[0], {"train": train, "test": test}), Tally())
     bounds = content["offsets"].astype(np.int64)
     rows = Rows(content["sequence_accounts"].astype(np.int64), bounds[:-1], bounds[1:], content["events"])
     in_test = content["parts"] == TEST_PART

@@ -26,14 +26,36 @@ import numpy.typing as npt
 
 from lightgc2n import __version__
 from lightgc2n.config import unknown_name
+from lightgc2n.data.arrays import save_array
 from lightgc2n.data.files import sha256
+from lightgc2n.data.folder_kinds import FolderKind
+from lightgc2n.data.writer_lock import recover
 from lightgc2n.errors import DataError
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
 LABELS = "labels"
 TRAIN_PART, TEST_PART = 0, 1
+ARRAYS = ("offsets", "sequence_accounts", "events", "times", "targets", "parts")
+REJECTED, FORGOTTEN = (
+    "rejected.tsv",
+    "forgotten.json",
+)  # bad rows as they stand in the source; hashes of forgotten accounts
+DATASET = FolderKind(
+    "prepared dataset",
+    MANIFEST,
+    (
+        "accounts.txt",
+        "items.txt",
+        REJECTED,
+        FORGOTTEN,
+        f"{LABELS}/members.npy",
+        f"{LABELS}/members.txt",
+        *(f"{name}.npy" for name in ARRAYS),
+    ),
+)
 MICROSECONDS = 1_000_000
+TRIES = 5  # `forget` may replace the folder while it is read
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -173,7 +195,7 @@ def write_dataset(
     _write_ids(folder / "items.txt", items)
     for file, (array, dtype) in arrays.items():
         if array is not None:
-            np.save(folder / f"{file}.npy", np.asarray(array, dtype=dtype), allow_pickle=False)
+            save_array(folder / f"{file}.npy", np.asarray(array, dtype=dtype))
     files = {str(path.relative_to(folder)): _file_facts(path) for path in sorted(folder.rglob("*")) if path.is_file()}
     per_account = np.bincount(sequence_accounts, weights=np.diff(offsets), minlength=len(accounts))
     manifest = {
@@ -202,7 +224,27 @@ def write_dataset(
 
 
 def load_dataset(folder: Path) -> Dataset:
-    """The dataset in `folder`, its arrays memory-mapped; a damaged or foreign folder is refused."""
+    """Load the dataset in `folder`, with memory-mapped arrays. A damaged or foreign folder is an error."""
+    recover(folder)
+    for _ in range(TRIES):
+        before = _inode(folder)
+        try:
+            dataset = _load(folder)
+        except DataError:
+            if _inode(folder) == before:
+                raise
+        else:
+            if _inode(folder) == before:
+                return dataset
+    raise DataError(f"{folder}: was replaced {TRIES} times while it was read. Try again.")
+
+
+def _inode(folder: Path) -> int | None:
+    """Return what tells a folder from the one that replaces it."""
+    return folder.stat().st_ino if folder.exists() else None
+
+
+def _load(folder: Path) -> Dataset:
     manifest = _read_manifest(folder)
     for file, facts in manifest["files"].items():
         path = folder / file
@@ -211,7 +253,7 @@ def load_dataset(folder: Path) -> Dataset:
     try:
         arrays = {
             name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            for name in ("offsets", "sequence_accounts", "events", "times", "targets", "parts")
+            for name in ARRAYS
             if f"{name}.npy" in manifest["files"]
         }
         return Dataset(
@@ -235,6 +277,12 @@ def verify_dataset(folder: Path) -> None:
             raise DataError(
                 f"{folder / file}: checksum {found[:12]}…, expected {facts['sha256'][:12]}…. Import it again."
             )
+
+
+def stored_checksum(folder: Path) -> str:
+    """Return the checksum of the dataset that is in `folder` now, without loading it."""
+    recover(folder)
+    return str(_read_manifest(folder)["checksum"])
 
 
 def read_ids(path: Path) -> list[str]:

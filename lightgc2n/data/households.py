@@ -6,7 +6,6 @@ accounts of a world are the same however many are asked for.
 
 import gzip
 import io
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -15,11 +14,12 @@ from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
-from lightgc2n.data.dataset import MANIFEST, MICROSECONDS, Longs, write_dataset
-from lightgc2n.data.files import new_file, new_folder
+from lightgc2n.data.dataset import DATASET, MICROSECONDS, Longs, write_dataset
+from lightgc2n.data.files import new_file, new_folder, scratch_folder
 from lightgc2n.data.household_viewing import Viewing, watch
 from lightgc2n.data.household_world import DOMAINS, HouseholdConfig, People, World, build_world, draw_people
 from lightgc2n.data.members import GUEST
+from lightgc2n.data.tombstones import keep_tombstones
 from lightgc2n.errors import SettingError
 from lightgc2n.progress import step
 
@@ -124,9 +124,9 @@ def _packed(file: BinaryIO, compress: bool) -> Any:
 
 
 def _write_folder(config: HouseholdConfig, seed: int, world: World, out: Path, force: bool) -> dict[str, Any]:
-    with new_folder(out, force, marker=MANIFEST) as folder, _scratch(out) as scratch:
+    with new_folder(out, force, kind=DATASET) as folder, scratch_folder(folder) as scratch:
         lengths, member_names = _spool(generate_chunks(config, seed, world), scratch)
-        return write_dataset(
+        manifest = write_dataset(
             folder,
             name=out.name,
             kind="logs",
@@ -143,13 +143,8 @@ def _write_folder(config: HouseholdConfig, seed: int, world: World, out: Path, f
             options=_options(config, seed),
             notes=[NOTE],
         )
-
-
-@contextmanager
-def _scratch(out: Path) -> Iterator[Path]:
-    # Beside the folder and not in it: the manifest lists all that lies in the folder.
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.raw.", dir=out.parent) as scratch:
-        yield Path(scratch)
+        keep_tombstones(out, folder)
+    return manifest
 
 
 def _spool(chunks: Iterator[Households], scratch: Path) -> tuple[Longs, list[str]]:

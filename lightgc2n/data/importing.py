@@ -1,7 +1,7 @@
 """From a log as others write it to a prepared dataset."""
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,19 @@ import numpy.typing as npt
 import polars as pl
 
 from lightgc2n.config import unknown_name
-from lightgc2n.data.dataset import MANIFEST, Domain, write_dataset
+from lightgc2n.data.dataset import DATASET, FORGOTTEN, REJECTED, Domain, write_dataset
 from lightgc2n.data.files import new_folder, refuse_existing, sha256
+from lightgc2n.data.forgetting import drop_accounts
 from lightgc2n.data.reading.coder import Coder, Codes
+from lightgc2n.data.reading.columns import listed
 from lightgc2n.data.reading.detect import LINES, Source, detect
 from lightgc2n.data.reading.parquet import ParquetReader
-from lightgc2n.data.reading.rows import Rejects, shown
+from lightgc2n.data.reading.rows import Tally, shown
 from lightgc2n.data.reading.sequences import read_sequences, read_two_domains
-from lightgc2n.data.reading.tables import JsonLines, Separated, TableFormat, TableReader
+from lightgc2n.data.reading.table_formats import JsonLines, Separated, TableFormat
+from lightgc2n.data.reading.tables import TableReader
 from lightgc2n.data.reading.times import check_unit
+from lightgc2n.data.tombstones import forgotten_among, keep_tombstones, read_tombstones
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.progress import Step, say, step
 
@@ -55,40 +59,67 @@ class ImportOptions:
     skip_bad: bool = False
 
 
-def import_log(path: Path, out: Path, options: ImportOptions, force: bool = False) -> dict[str, Any]:
-    """Reads the log at `path` into a prepared dataset at `out` and returns its manifest."""
+def import_log(
+    path: Path, out: Path, options: ImportOptions, force: bool = False, tombstones: Sequence[Path] = ()
+) -> dict[str, Any]:
+    """Read the log at `path` into a prepared dataset at `out` and return its manifest.
+
+    Args:
+        tombstones: files of `forget`; the accounts in them are left out, as are those forgotten in a dataset at `out`.
+    """
     refuse_existing(out, force)
+    for file in tombstones:
+        read_tombstones(file)  # a wrong file is an error before the log is read
     source = detect(path, options.format)
     _check_options(options, source.format)
-    with new_folder(out, force, marker=MANIFEST) as folder:
-        rejects = Rejects(folder if options.skip_bad else None)
-        content = _read(source, options, rejects)
-        notes = content.pop("notes") + source.notes
-        if rejects.count:
-            notes.append(f"{rejects.count:,} bad rows were left out; rejected.tsv lists them")
+    with new_folder(out, force, kind=DATASET) as folder:
+        tally = Tally(folder if options.skip_bad else None)
+        content = _read(source, options, tally)
+        tally.check(", ".join(str(file) for file in source.files.values()))
+        files = [*tombstones, *([out / FORGOTTEN] if (out / FORGOTTEN).exists() else [])]
+        forgotten = [read_tombstones(file) for file in files]  # now: an account may have been forgotten meanwhile
+        notes = content.pop("notes") + source.notes + tally.notes()
+        gone = forgotten_among(content["accounts"], forgotten)
+        notes += _leave_out_forgotten(content, gone, folder)
+        if not (folder / REJECTED).exists():
+            notes = [note.replace(f" ({REJECTED} lists them)", "") for note in notes]
         for note in notes:
             say(note)
         name = _text(options.name or path.resolve().name.lstrip(".").split(".")[0])
         # A pipe cannot be read again.
-        files = [(file.name, sha256(file) if file.is_file() else None) for file in source.all_files()]
-        return write_dataset(
+        sources = [(file.name, sha256(file) if file.is_file() else None) for file in source.all_files()]
+        manifest = write_dataset(
             folder,
             name=name,
-            source=[{"file": _text(file), "sha256": checksum} for file, checksum in files],
+            source=[{"file": _text(file), "sha256": checksum} for file, checksum in sources],
             options=asdict(options) | {"format": source.format, "name": name},
-            counts={"rejected_rows": rejects.count},
+            counts={"rows": tally.rows, "rejected_rows": tally.rejected},
             notes=notes,
             **content,
         )
+        keep_tombstones(out, folder, gone)
+    return manifest
+
+
+def _leave_out_forgotten(content: dict[str, Any], gone: Collection[str], folder: Path) -> list[str]:
+    """Take forgotten accounts out of what was read, and return a note on it."""
+    if not gone:
+        return []
+    if len(gone) == len(content["accounts"]):
+        raise DataError("every account of the log was forgotten, so there is nothing to import.")
+    drop_accounts(content, gone)
+    (folder / REJECTED).unlink(missing_ok=True)  # it may name a forgotten account
+    return [f"{len(gone):,} accounts that were forgotten are left out"]
 
 
 def _check_options(options: ImportOptions, form: str) -> None:
     check_unit(options.time_unit)
     if options.ties not in TIES:
         raise SettingError(f"--ties: {unknown_name('order', options.ties, TIES)}")
-    if options.delimiter and (form != "csv" or len(options.delimiter) != 1):
+    if options.delimiter and (form != "csv" or len(options.delimiter) != 1 or options.delimiter in '"\r\n\0'):
         raise SettingError(
-            f"--delimiter: expected one character for a CSV file, found {options.delimiter!r} for {form}."
+            f"--delimiter: expected one character for a CSV file, no quote and no line break, "
+            f"found {options.delimiter!r} for {form}."
         )
     if form in LINES and (options.columns or options.header or options.time_unit != "auto"):
         raise SettingError(f"{form} have neither columns nor times. Leave out the options on them, or name a --format.")
@@ -99,14 +130,14 @@ def _text(name: str) -> str:
     return name.encode("utf-8", "replace").decode("utf-8")
 
 
-def _read(source: Source, options: ImportOptions, rejects: Rejects) -> dict[str, Any]:
+def _read(source: Source, options: ImportOptions, tally: Tally) -> dict[str, Any]:
     try:
         if "mixed" in source.files:
-            return read_two_domains(source, rejects)
+            return read_two_domains(source, tally)
         if source.format in LINES:
-            return read_sequences(source, rejects)
+            return read_sequences(source, tally)
         with step(f"reading {source.format}, events") as progress:
-            return _read_events(source, options, rejects, progress)
+            return _read_events(source, options, tally, progress)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as problem:
         files = ", ".join(str(file) for file in source.files.values())
         raise DataError(
@@ -114,17 +145,17 @@ def _read(source: Source, options: ImportOptions, rejects: Rejects) -> dict[str,
         ) from None
 
 
-def _read_events(source: Source, options: ImportOptions, rejects: Rejects, progress: Step) -> dict[str, Any]:
+def _read_events(source: Source, options: ImportOptions, tally: Tally, progress: Step) -> dict[str, Any]:
     """One event a row becomes one log an account, ordered by time where there is one, else as in the file."""
     path = source.files["all"]
     reader: ParquetReader | TableReader
     if source.format == "parquet":
-        reader = ParquetReader(path, rejects, options.columns, options.time_unit)
+        reader = ParquetReader(path, tally, options.columns, options.time_unit)
     else:
         form = TABLE_FORMATS[source.format]
         if source.format == "csv":
             form = Separated(options.delimiter or source.delimiter, quoted=True)
-        reader = TableReader(path, form, rejects, options.columns, options.time_unit, options.header)
+        reader = TableReader(path, form, tally, options.columns, options.time_unit, options.header)
     coders = {role: Coder() for role in ("account", "item", "domain", "member")}
     chunks: dict[str, list[npt.NDArray[Any]]] = {}
     for frame in reader.frames():
@@ -133,8 +164,9 @@ def _read_events(source: Source, options: ImportOptions, rejects: Rejects, progr
             chunks.setdefault(role, []).append(codes)
         progress.advance(len(frame))
     columns = {role: np.concatenate(chunks.pop(role)) for role in list(chunks)}
+    tally.read += len(columns.get("account", ()))
     if not columns or not len(columns["account"]):
-        found = f"{rejects.count:,} bad rows only" if rejects.count else "none"
+        found = f"{tally.rejected:,} bad rows only" if tally.rejected else "none"
         raise DataError(f"{path}: expected events, found {found}.")
     if len(names := coders["domain"].ids()) > MOST_DOMAINS:
         raise DataError(
@@ -149,7 +181,7 @@ def _read_events(source: Source, options: ImportOptions, rejects: Rejects, progr
         notes.append(f"{reader.times.describe()}: {first} to {last}")
     else:
         left = [name for name in reader.names if name not in reader.columns.values()]
-        unused = f" (columns not used: {', '.join(map(repr, left))}; --time-column names one)" if left else ""
+        unused = f" (columns not used: {listed(left)}; --time-column names one)" if left else ""
         notes.append(f"no time column: events keep the order of the file{unused}")
     return _logs_from_events(columns, coders, options, notes) | {"notes": notes}
 

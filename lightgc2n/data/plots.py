@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from lightgc2n.data.dataset import MICROSECONDS, Dataset, Longs
 from lightgc2n.data.files import new_folder
+from lightgc2n.data.folder_kinds import FolderKind
 from lightgc2n.data.statistics import domain_views, item_popularity, repeat_rate_from_end
 from lightgc2n.errors import DataError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.ticker import Locator
 
 STATISTICS = "statistics.json"
+PLOTS = FolderKind("folder of plots", STATISTICS, ("lengths.png", "popularity.png", "repeats.png", "times.png"))
 # Okabe and Ito's colours, told apart by colour-blind readers too; the line styles repeat the distinction in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LINES = ("-", "--", "-.", ":")
@@ -46,7 +48,7 @@ def write_plots(dataset: Dataset, numbers: dict[str, Any], out: Path, force: boo
     }
     if dataset.times is not None and len(dataset.times):
         figures["times.png"] = time_plot(dataset.times, dataset.name)
-    with new_folder(out, force, marker=STATISTICS) as folder:
+    with new_folder(out, force, kind=PLOTS) as folder:
         text = json.dumps(numbers, indent=1, ensure_ascii=False)
         (folder / STATISTICS).write_text(text + "\n", encoding="utf-8")
         for file, figure in figures.items():

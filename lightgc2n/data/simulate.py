@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lightgc2n.config import LARGEST_SEED, setting
-from lightgc2n.data.dataset import LABELS, MANIFEST, Dataset, Ints, Longs, write_dataset
+from lightgc2n.data.dataset import DATASET, LABELS, Dataset, Ints, Longs, write_dataset
 from lightgc2n.data.files import new_folder
+from lightgc2n.data.tombstones import keep_tombstones
 from lightgc2n.errors import DataError, SettingError
 
 Bools = npt.NDArray[np.bool_]
@@ -57,7 +58,7 @@ class MergedLog:
 def simulate(source: Dataset, options: SimulateOptions, out: Path, force: bool = False) -> dict[str, Any]:
     """The manifest of a new dataset at `out`, whose accounts each merge several accounts of `source`."""
     _refuse_unmergeable(source)
-    with new_folder(out, force, marker=MANIFEST) as folder:
+    with new_folder(out, force, kind=DATASET) as folder:
         randomness = np.random.default_rng(options.seed)
         enough = np.flatnonzero(_events_per_account(source) >= options.min_events)
         household_of_user = draw_households(enough, len(source.accounts), options, randomness)
@@ -70,7 +71,9 @@ def simulate(source: Dataset, options: SimulateOptions, out: Path, force: bool =
             "users_used": len(np.unique(log.user)),
             "sequences_dropped": int(drawn.sequence[-1] + 1 - len(_starts(log.sequence))),
         }
-        return _write(folder, source, options, log, counts)
+        manifest = _write(folder, source, options, log, counts)
+        keep_tombstones(out, folder)
+    return manifest
 
 
 def draw_households(

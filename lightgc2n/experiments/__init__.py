@@ -1,1 +1,1 @@
-"""Comparisons and experiments: a plan, its runs, and a report made from them."""
+"""Plans and their runner, comparisons, tuning, and results as typed records."""

@@ -1,6 +1,5 @@
-"""Several models on one split, measured alike: metrics with intervals, split by what was asked, and paired tests."""
+"""Several models on one split: metrics with intervals, by kind of target, and paired tests."""
 
-import csv
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,31 +12,45 @@ import numpy.typing as npt
 from lightgc2n import __version__
 from lightgc2n.data.batches import query_batches
 from lightgc2n.data.dataset import Dataset
-from lightgc2n.data.files import new_folder
+from lightgc2n.data.folder_kinds import FolderKind
 from lightgc2n.data.splits import Queries, Split
 from lightgc2n.errors import DataError, ScoreError, SettingError
-from lightgc2n.evaluation.metrics import Floats, gains, interval, paired_p_values, resampled_means
-from lightgc2n.evaluation.ranks import targets_in_history
-from lightgc2n.experiments.contestants import Conditions, ranked, unfit
-from lightgc2n.experiments.kept import RANKS, Kept
-from lightgc2n.experiments.markdown import comparison_markdown
+from lightgc2n.experiments.comparison_cache import FINISHED, RANKS, RUNS, ComparisonCache
+from lightgc2n.experiments.comparison_tables import comparison_markdown
+from lightgc2n.experiments.rank_model import Conditions, ranked, unfit
+from lightgc2n.experiments.table import csv_text, plain_table
+from lightgc2n.metrics.intervals import estimates
+from lightgc2n.metrics.paired_tests import paired_against
+from lightgc2n.metrics.ranking import Floats, gains
+from lightgc2n.metrics.ranks import targets_in_history
 from lightgc2n.progress import say
-from lightgc2n.training.runs import RunPlan, versions
+from lightgc2n.training.runs import RUN_FOLDER, RunPlan, source_commit, versions
 from lightgc2n.training.steps import TrainingConfig
 
 RESULTS = "results.json"
+COMPARISON = FolderKind(
+    "comparison",
+    RESULTS,
+    (
+        "results.md",
+        "results.csv",
+        f"{RANKS}/*.npy",
+        f"{FINISHED}/*.json",
+        *(f"{RUNS}/*/{name}" for name in (RUN_FOLDER.marker, *RUN_FOLDER.files)),
+    ),
+)
 DEFAULT_CUTOFFS = (5, 10, 20)
 EXCLUDED = "items of the history are left out of the lists, so a target among them counts as a miss"
 SIZES = {"1-4": (1, 4), "5-9": (5, 9), "10-19": (10, 19), "20-49": (20, 49), "50+": (50, 2**31)}
 
 
 class UnfitError(DataError):
-    """A model cannot be compared on these data."""
+    """A model cannot be trained on this data."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What a comparison found."""
+    """The outcome of a comparison."""
 
     result: dict[str, Any]  # everything, ready for JSON
     ranks: dict[str, Floats]  # model -> rank of each test target
@@ -55,26 +68,26 @@ def compare(
     exclude_seen: bool = False,
     device: str = "cpu",
     seed: int = 0,
-    kept: Kept | None = None,
+    cache: ComparisonCache | None = None,
 ) -> Compared:
-    """Builds each model from the training events, calibrates it on validation and ranks the test targets.
+    """Trains each model, calibrates it on validation targets and ranks the test targets.
 
     Args:
-        plans: for each model how it is made, where that differs from its defaults.
-        optional: models that are left out, with a reason, where they do not fit the data or cannot be trained.
-        kept: where finished models are kept, and taken from if they are there.
+        plans: the plan of each model whose settings differ from the defaults.
+        optional: models to leave out, with a reason, where they do not fit the data or cannot be trained.
+        cache: stores finished models, and returns those that are there.
     """
     if not cutoffs or min(cutoffs) < 1:
         raise SettingError(f"--cutoffs: expected whole numbers from 1, found {', '.join(map(str, cutoffs))}.")
     conditions = Conditions(dataset, split, exclude_seen, device)
     plans = {name: _plan(name, split, seed) for name in models} | dict(plans or {})
-    if kept is not None:
-        kept.refuse_others(models)
+    if cache is not None:
+        cache.refuse_others(models)
     ranks, facts, left_out = {}, {}, {}
     for place, name in enumerate(models, start=1):
         say(f"model {place} of {len(models)}: {name}")
         try:
-            ranks[name], facts[name] = _found(plans[name], conditions, kept)
+            ranks[name], facts[name] = _ranked(plans[name], conditions, cache)
         except (UnfitError, ScoreError) as problem:
             if name not in optional:
                 raise
@@ -96,7 +109,7 @@ def measured(
     exclude_seen: bool = False,
     seed: int = 0,
 ) -> Compared:
-    """What the ranks of one or several models say."""
+    """The metrics, intervals and paired tests of ranks."""
     result = {
         "made_by": f"lightgc2n {__version__}",
         "dataset": _dataset_facts(dataset),
@@ -107,27 +120,21 @@ def measured(
         "cutoffs": list(cutoffs),
         "exclude_seen": exclude_seen,
         "versions": versions(),
+        "commit": source_commit(),
         "seed": seed,
         "models": _tables(ranks, facts, split, cutoffs, seed),
     }
     return Compared(result, dict(ranks), split.test.owner.astype(np.int64))
 
 
-def write_comparison(compared: Compared, out: Path, force: bool = False) -> None:
-    """Writes results.json, results.csv, results.md and the rank of every test target to a new folder."""
-    with new_folder(out, force, marker=RESULTS) as folder:
-        write_results(compared, folder)
-
-
 def write_results(compared: Compared, folder: Path) -> None:
-    """Writes the same to a folder that is there."""
+    """Writes results.json, results.csv, results.md and the rank of every test target to `folder`."""
     text = json.dumps(compared.result, indent=1, ensure_ascii=False)
     (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
     (folder / "results.md").write_text(comparison_markdown(compared.result), encoding="utf-8")
-    with (folder / "results.csv").open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(["model", "subset", "queries", "metric", "value", "low", "high"])
-        rows.writerows(_csv_rows(compared.result))
+    columns = ("model", "subset", "queries", "metric", "value", "low", "high")
+    table = plain_table("results", columns, _csv_rows(compared.result))
+    (folder / "results.csv").write_text(csv_text(table), encoding="utf-8")
     (folder / RANKS).mkdir(exist_ok=True)
     np.save(folder / RANKS / "owner.npy", compared.owner, allow_pickle=False)
     for name, ranks in compared.ranks.items():
@@ -138,16 +145,16 @@ def _plan(name: str, split: Split, seed: int) -> RunPlan:
     return RunPlan(Path(), name, split=split.config, training=TrainingConfig(seed=seed))
 
 
-def _found(plan: RunPlan, conditions: Conditions, kept: Kept | None) -> tuple[Floats, dict[str, Any]]:
+def _ranked(plan: RunPlan, conditions: Conditions, cache: ComparisonCache | None) -> tuple[Floats, dict[str, Any]]:
     if reason := unfit(plan.model, conditions.split):
         raise UnfitError(f"{plan.model}: {reason}.")
-    if kept is None:
+    if cache is None:
         return ranked(plan, conditions)
-    found = kept.find(plan, conditions)
-    if found is None:
-        found = ranked(plan, conditions, kept.run(plan.model))
-        kept.keep(plan, conditions, *found)
-    return found
+    finished = cache.find(plan, conditions)
+    if finished is None:
+        finished = ranked(plan, conditions, cache.run(plan.model))
+        cache.keep(plan, conditions, *finished)
+    return finished
 
 
 def _dataset_facts(dataset: Dataset) -> dict[str, Any]:
@@ -171,9 +178,8 @@ def _counts(split: Split) -> dict[str, int]:
 
 
 def repeats(queries: Queries) -> npt.NDArray[np.bool_]:
-    """Whether each target stands in its own input."""
-    found = [targets_in_history(asked).numpy() for asked in query_batches(queries, 4096)]
-    return np.concatenate(found)
+    """Whether each target occurs in its own history."""
+    return np.concatenate([targets_in_history(batch).numpy() for batch in query_batches(queries, 4096)])
 
 
 def _subsets(split: Split) -> dict[str, npt.NDArray[np.bool_]]:
@@ -199,15 +205,15 @@ def _tables(
     metrics = _metrics(columns, _subsets(split), split.test.owner.astype(np.int64), seed)
     decisive = f"MRR@{max(cutoffs)}"
     best = max(columns, key=lambda name: columns[name][decisive].mean())
-    differences = np.column_stack([found[decisive] - columns[best][decisive] for found in columns.values()])
-    chances = paired_p_values(differences, split.test.owner.astype(np.int64), seed)
+    gained = {name: column[decisive] for name, column in columns.items()}
+    paired = paired_against(best, gained, split.test.owner.astype(np.int64), seed)
     return {
         name: facts[name]
         | {
             "metrics": metrics[name],
-            "paired": {"metric": decisive, "against": best, "difference": float(difference), "p": float(chance)},
+            "paired": {"metric": decisive, "against": best, "difference": difference, "p": p},
         }
-        for name, difference, chance in zip(columns, differences.mean(axis=0), chances, strict=True)
+        for name, (difference, p) in paired.items()
     }
 
 
@@ -218,21 +224,18 @@ def _metrics(
     seed: int,
 ) -> dict[str, dict[str, Any]]:
     """model -> subset -> metric -> value and interval."""
-    names = [(model, metric) for model, found in columns.items() for metric in found]
-    table = np.column_stack([columns[model][metric] for model, metric in names])
+    gained = {(model, metric): column for model, own in columns.items() for metric, column in own.items()}
     result: dict[str, dict[str, Any]] = {model: {} for model in columns}
     for subset, rows in subsets.items():
-        draws = resampled_means(table[rows], owner[rows], seed)
-        for place, (model, metric) in enumerate(names):
-            low, high = interval(draws[:, place])
-            cell = {"value": float(table[rows, place].mean()), "low": low, "high": high}
-            result[model].setdefault(subset, {"queries": int(rows.sum())})[metric] = cell
+        chosen = {name: column[rows] for name, column in gained.items()}
+        for (model, metric), estimate in estimates(chosen, owner[rows], seed).items():
+            result[model].setdefault(subset, {"queries": int(rows.sum())})[metric] = asdict(estimate)
     return result
 
 
 def _csv_rows(result: dict[str, Any]) -> Iterator[list[Any]]:
     for model, facts in result["models"].items():
-        for subset, found in facts["metrics"].items():
-            for metric, cell in found.items():
+        for subset, values in facts["metrics"].items():
+            for metric, cell in values.items():
                 if metric != "queries":
-                    yield [model, subset, found["queries"], metric, cell["value"], cell["low"], cell["high"]]
+                    yield [model, subset, values["queries"], metric, cell["value"], cell["low"], cell["high"]]

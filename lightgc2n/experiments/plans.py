@@ -1,6 +1,6 @@
 """A plan: many runs in one TOML file.
 
-    data = ["E", "V"]                         # prepared datasets, seen from the plan file
+    data = ["E", "V"]                         # prepared datasets, relative to the plan file
     model = ["lightgc2n", "lightgc2n-wo-a"]
     seed = [0, 1, 2]
     [training]
@@ -8,13 +8,14 @@
     [lightgc2n]
     latent_users = 4
 
-Each of `data`, `domain`, `model` and `seed` may be a list, and every combination is a run, called
-DATA[-DOMAIN]-MODEL-seedN. A `[[run]]` takes all that it does not say from the top; its `name` then stands for MODEL.
-`config` names a folder with one TOML file a model; what the plan says itself beats such a file. A floor
-is a run too: it is counted and tested.
+Each of `data`, `domain`, `model` and `seed` may be a list, and every combination is a run in the folder
+DATA[-DOMAIN]-MODEL-seedN. A `[[run]]` inherits what it leaves out from the top level; its `name` replaces MODEL.
+`config` names a folder with one TOML file per model; settings in the plan override such a file. A simple baseline is a
+run too: it is built and tested.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from lightgc2n import zoo
 from lightgc2n.config import read_settings, read_toml, unknown_name
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import SettingError
-from lightgc2n.experiments.model_settings import files_of_models, tables_of_model
+from lightgc2n.experiments.results import run_name
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
 
@@ -39,7 +40,7 @@ def read_plan(path: Path) -> dict[str, RunPlan]:
     top = read_toml(path)
     entries = top.pop("run", [{}])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise SettingError(f"{path}: a run stands under [[run]], in two pairs of brackets.")
+        raise SettingError(f"{path}: write [[run]] with two pairs of brackets.")
     _refuse_unknown(top, [*AXES, *TABLES, "config", "run"], str(path))
     runs: dict[str, RunPlan] = {}
     for number, entry in enumerate(entries, start=1):
@@ -53,26 +54,26 @@ def read_plan(path: Path) -> dict[str, RunPlan]:
 
 
 def choose_run(runs: Mapping[str, RunPlan], name: str, path: Path) -> RunPlan:
-    """The run so called."""
+    """The run with this name."""
     if name not in runs:
         raise SettingError(f"{path}: {unknown_name('run', name, runs)}")
     return runs[name]
 
 
 def _expanded(top: dict[str, Any], entry: dict[str, Any], folder: Path, where: str) -> Iterator[tuple[str, RunPlan]]:
-    """Every combination of what an entry lists."""
-    axes = {**DEFAULTS, **{axis: found[axis] for found in (top, entry) for axis in AXES if axis in found}}
+    """Every combination of the values that an entry lists."""
+    axes = {**DEFAULTS, **{axis: table[axis] for table in (top, entry) for axis in AXES if axis in table}}
     if "data" not in axes:
-        raise SettingError(f'{where}: says no data. Write data = "DIR", a prepared dataset seen from the plan file.')
+        raise SettingError(f'{where}: no data. Write data = "DIR", a prepared dataset, relative to the plan file.')
     values = [_several(axis, axes[axis], where) for axis in AXES]
     tables = {name: _table(name, top, where) | _table(name, entry, where) for name in TABLES}
     name = _name(entry, values[2], where)
     files = _files({**top, **entry}.get("config"), folder, where)
     for data, domain, model, seed in product(*values):
-        parts = [(folder / data).resolve().name, domain, name or model, f"seed{seed}"]
+        run = run_name((folder / data).resolve().name, domain, name or model)
         of_file = tables_of_model(files.get(model), model)
-        merged = {table: of_file.get(table, {}) | said for table, said in tables.items()}
-        yield "-".join(filter(None, parts)), _run(folder / data, domain, model, seed, merged, where)
+        merged = {table: of_file.get(table, {}) | values for table, values in tables.items()}
+        yield f"{run}-seed{seed}", replace(_run(folder / data, domain, model, seed, merged, where), label=name or model)
 
 
 def _run(data: Path, domain: str, model: str, seed: int, tables: dict[str, dict[str, Any]], where: str) -> RunPlan:
@@ -93,12 +94,12 @@ def _files(config: Any, folder: Path, where: str) -> dict[str, Path]:
     if config is None:
         return {}
     if not isinstance(config, str) or not (folder / config).is_dir():
-        raise SettingError(f"{where}: config must name a folder with one TOML file a model, found {config!r}.")
+        raise SettingError(f"{where}: config must name a folder with one TOML file per model, found {config!r}.")
     return files_of_models(folder / config)
 
 
 def _several(axis: str, given: Any, where: str) -> list[Any]:
-    """What one axis lists; a single value stands for a list of one."""
+    """The values of one axis; a single value counts as a list of one."""
     values = given if isinstance(given, list) else [given]
     for value in values:
         if type(value) is not AXES[axis]:
@@ -110,8 +111,8 @@ def _several(axis: str, given: Any, where: str) -> list[Any]:
     return values
 
 
-def _table(name: str, found: dict[str, Any], where: str) -> dict[str, Any]:
-    table = found.get(name, {})
+def _table(name: str, tables: dict[str, Any], where: str) -> dict[str, Any]:
+    table = tables.get(name, {})
     if not isinstance(table, dict):
         raise SettingError(f"{where}: {name} must be a table of settings, found {table!r}.")
     if name == "training" and "seed" in table:
@@ -120,16 +121,41 @@ def _table(name: str, found: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _name(entry: dict[str, Any], models: list[str], where: str) -> str:
-    """What stands for the model in the names of an entry's runs."""
+    """The name that replaces the model in the names of an entry's runs."""
     name = entry.get("name", "")
     if not isinstance(name, str) or name.startswith(".") or set(name) & set('/\\:*?"<>|\n'):
         raise SettingError(f"{where}: name must be text that can name a folder, found {name!r}.")
     if name and len(models) > 1:
-        raise SettingError(f"{where}: name stands for one model, found {len(models)}. Write a [[run]] for each.")
+        raise SettingError(f"{where}: name replaces one model, found {len(models)}. Write a [[run]] for each.")
     return name
 
 
-def _refuse_unknown(found: dict[str, Any], known: list[str], where: str) -> None:
-    for name in found:
+def _refuse_unknown(table: dict[str, Any], known: list[str], where: str) -> None:
+    for name in table:
         if name not in known:
             raise SettingError(f"{where}: {unknown_name('name', name, known)}")
+
+
+def files_of_models(folder: Path) -> dict[str, Path]:
+    """The file of each model that has one; an ablation without its own uses that of the full model."""
+    files = {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    for name, path in files.items():
+        if name not in zoo.ZOO:
+            raise SettingError(f"{path}: {unknown_name('model', name, zoo.ZOO)}")
+    if not files:
+        raise SettingError(
+            f"{folder}: holds no MODEL.toml. Make one with: lightgc2n tune ... --save {folder}/MODEL.toml"
+        )
+    full = {name: name.partition("-wo-")[0] for name in zoo.ZOO}  # ablation -> the model without the ablation
+    return {name: files[full[name]] for name in zoo.ZOO if full[name] in files} | files
+
+
+def tables_of_model(path: Path | None, model: str) -> dict[str, dict[str, Any]]:
+    """The settings of one model and of its training; both are empty for a model without a file."""
+    named = path.stem if path else model
+    tables: dict[str, dict[str, Any]] = {named: {}, "training": {}}
+    for table, values in (read_toml(path) if path else {}).items():
+        if table not in tables:
+            raise SettingError(f"{path}: {unknown_name('table', table, tables)}")
+        tables[table] |= values
+    return {model: tables[named], "training": tables["training"]}

@@ -1,111 +1,190 @@
-"""What the test of a run found and what its training cost, kept in the run's folder. A floor is a run as well."""
+"""The result of a run as a typed record that carries its own identity, and the seeds of one setting as a group."""
 
-import hashlib
-import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
 
-from lightgc2n.data.files import new_file
-from lightgc2n.data.overlap import Bools
-from lightgc2n.data.splits import Split
-from lightgc2n.devices import device_name
-from lightgc2n.errors import DataError
-from lightgc2n.evaluation.metrics import Floats, Longs, gains
-from lightgc2n.experiments.contestants import Conditions, ranked
-from lightgc2n.experiments.single import evaluate_run, open_data
-from lightgc2n.training.runs import TESTED, RunPlan, sole_trainer, start_run, versions
+from lightgc2n.data.dataset import Longs
+from lightgc2n.metrics.intervals import Estimate, estimates
+from lightgc2n.metrics.ranking import Floats, gains
 
-RESULTS, RANKS = TESTED, "ranks.npz"
-CUTOFFS = (5, 10, 20)
-UNTRAINED = {"epochs": 0, "best_epoch": -1, "ended_by": "", "training_seconds": 0.0, "validation": None}  # a floor
-KEPT = ("parameters", "stored_numbers", *UNTRAINED, "peak_memory_mb")
+METRICS = ("RC@5", "RC@20", "MRR@5", "MRR@20")
+TWO_DOMAINS = ", two domains"
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """Every test target of a run: its rank, its account, and the domain it was looked for in."""
-
-    rank: Floats
-    owner: Longs
-    domain: Longs
+def protocol_of(split: Mapping[str, Any]) -> str:
+    """The protocol of a split; the variants of random windows have names of their own."""
+    if split["target_in_input"]:
+        return "target-in-input"
+    return str(split["protocol"]) + ("" if split.get("copies", True) else "-without-copies")
 
 
-def save_results(run: Path, device: str = "cpu", at_once: int = 1) -> dict[str, Any]:
-    """Tests a run and writes its ranks, then its results: a run that has results is finished.
-
-    Args:
-        at_once: how many runs shared the machine, which readers of its seconds must know.
-    """
-    tested = evaluate_run(run, device=device)
-    ((model, ranks),) = tested.ranks.items()
-    return _write(run, model, ranks, tested.split, tested.facts[model], device, at_once)
+def identity_of(description: Mapping[str, Any]) -> dict[str, Any]:
+    """The identity of a run, from the description in its run.json; `label` is missing in old ones."""
+    data, split = description["data"], description["split"]
+    identity = {name: description[name] for name in ("label", "model", "settings", "split", "training", "commit")
+                if name in description}  # fmt: skip
+    names = {"dataset": Path(data["folder"]).name, "dataset_name": data["name"], "checksum": data["checksum"]}
+    return names | {"domain": data["domain"], "protocol": protocol_of(split)} | identity
 
 
-def save_floor(plan: RunPlan, run: Path, device: str = "cpu") -> dict[str, Any]:
-    """Counts and tests a floor, and writes what `save_results` writes."""
-    dataset, split = open_data(plan)
-    start_run(run, plan, dataset)
-    with sole_trainer(run):
-        ranks, facts = ranked(plan, Conditions(dataset, split, device=device))
-        return _write(run, plan.model, ranks, split, UNTRAINED | facts, device, 1)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunResult:
+    """A finished run in one domain: what was run, the rank of every test target, and what training cost."""
+
+    # Identity
+    model: str
+    seed: int
+    label: str = ""  # what the plan calls these settings: "lightgc2n", "alpha-2"
+    dataset_folder: str = ""  # what the plan calls the data: the name of its folder
+    data_domain: str = ""  # the one domain of the data that was used; empty: all of it
+    tested_domain: str = ""  # the domain of these targets, where the run was tested in several
+    protocol: str = "last"
+    checksum: str = ""  # of the data
+    commit: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)  # all settings of the model
+    training_share: float = 1.0  # of the training sequences
+    most_epochs: int | None = None  # none where it is not known
+    # Test
+    rank: Floats  # of every test target, from 1
+    owner: Longs  # the account of every test target
+    questions: str = ""  # checksum: equal where the same items of the same accounts were the targets
+    # Cost
+    domains: int = 1  # that one set of parameters serves
+    parameters: int
+    stored_numbers: int = 0
+    epochs: int
+    best_epoch: int = -1
+    ended_by: str = ""
+    training_seconds: float
+    test_seconds: float = 0.0
+    epoch_seconds: tuple[float, ...] = ()  # without validation
+    validation: float | None = None
+    peak_memory_mb: float = 0.0
+    device: str = ""  # "cpu", or the name of the GPU
+    at_once: int = 1  # runs that shared the machine, this one included
+    # Notes
+    stamps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The plan's name of the run without its seed."""
+        return run_name(self.dataset_folder, self.data_domain, self.label)
+
+    @property
+    def dataset(self) -> str:
+        """The dataset, and the domain where there is one, as tables call it."""
+        # The folder's name: merges of one log share the name in their manifests.
+        return f"{self.dataset_folder} {self.tested_domain or self.data_domain}".rstrip()
+
+    @property
+    def quickest_epoch(self) -> float | None:
+        """Seconds of the fastest epoch; the others also compile kernels, or wait for runs on the same machine."""
+        return min(self.epoch_seconds, default=None)
+
+    @property
+    def seconds_per_epoch(self) -> float:
+        quickest = self.quickest_epoch
+        return self.training_seconds / max(1, self.epochs) if quickest is None else quickest
+
+    @property
+    def seconds_per_domain(self) -> float:
+        return self.seconds_per_epoch / self.domains
+
+    @property
+    def parameters_per_domain(self) -> float:
+        return self.parameters / self.domains
 
 
-def _write(
-    run: Path, model: str, ranks: Floats, split: Split, facts: dict[str, Any], device: str, at_once: int
-) -> dict[str, Any]:
-    domain = _domains(split)
-    results = {
-        "model": model,
-        "targets": len(ranks),
-        "metrics": {name: float(column.mean()) for name, column in gains(ranks, CUTOFFS).items()},
-        "domains": [domain.name for domain in split.catalogues],
-        "questions": [_checksum(split, domain == number) for number in range(len(split.catalogues))],
-        **{name: facts[name] for name in KEPT},
-        "test_seconds": facts["seconds"],
-        "device": device_name(device),
-        "side_by_side": at_once,
-        "stamps": list(split.stamps),
-        "notes": list(split.notes),
-        "versions": versions(),
-    }
-    with new_file(run / RANKS, force=True) as temporary, temporary.open("wb") as file:
-        np.savez(file, rank=ranks, owner=split.test.owner.astype(np.int64), domain=domain)
-    with new_file(run / RESULTS, force=True) as temporary:
-        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    return results
+@dataclass(frozen=True, eq=False)
+class ResultGroup:
+    """The seeds of one setting."""
+
+    runs: tuple[RunResult, ...]
+
+    @property
+    def first(self) -> RunResult:
+        return self.runs[0]
+
+    @property
+    def model(self) -> str:
+        return self.first.model
+
+    @property
+    def label(self) -> str:
+        return self.first.label
+
+    @property
+    def title(self) -> str:
+        """The label, with a suffix that separates a run on two domains from one on each alone."""
+        return self.label + (TWO_DOMAINS if self.domains > 1 else "")
+
+    @property
+    def dataset(self) -> str:
+        return self.first.dataset
+
+    @property
+    def protocol(self) -> str:
+        return self.first.protocol
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return self.first.settings
+
+    @property
+    def share(self) -> float:
+        return self.first.training_share
+
+    @property
+    def parameters(self) -> int:
+        return self.first.parameters
+
+    @property
+    def domains(self) -> int:
+        return self.first.domains
+
+    @property
+    def seconds_per_epoch(self) -> float | None:
+        """Seconds of the fastest epoch, the mean over the seeds; none for a simple baseline."""
+        quickest = [run.quickest_epoch for run in self.runs if run.quickest_epoch is not None]
+        return mean(quickest) if quickest else None
+
+    def mean(self, cost: str) -> float:
+        """The mean of a cost over the seeds, such as `epochs` or `peak_memory_mb`."""
+        return mean(float(getattr(run, cost)) for run in self.runs)
+
+    @cached_property
+    def by_seed(self) -> list[dict[str, Floats]]:
+        """What each target adds to each metric, seed by seed."""
+        return [gains(run.rank, (5, 20)) for run in self.runs]
+
+    @cached_property
+    def gained(self) -> dict[str, Floats]:
+        """What each target adds to each metric, the mean over the seeds."""
+        return {name: np.mean([columns[name] for columns in self.by_seed], axis=0) for name in METRICS}
+
+    @cached_property
+    def estimates(self) -> dict[str, Estimate]:
+        """Each metric with the interval over draws of accounts; the seeds are drawn together."""
+        return estimates(self.gained, self.first.owner)
+
+    def metric(self, name: str) -> float:
+        return float(self.gained[name].mean())
+
+    def spread(self, name: str) -> float:
+        """The largest value of a metric over the seeds less the smallest."""
+        values = [float(columns[name].mean()) for columns in self.by_seed]
+        return max(values) - min(values)
 
 
-def _checksum(split: Split, rows: Bools) -> str:
-    """Equal for runs that were asked for the same items of the same accounts in the same order, whatever they saw."""
-    starts = np.array([catalogue.start for catalogue in split.catalogues])
-    within = split.test.target.astype(np.int64) - starts[_domains(split)]
-    asked = np.stack([split.test.owner.astype(np.int64), within])[:, rows]
-    return hashlib.sha256(asked.tobytes()).hexdigest()[:16]
-
-
-def _domains(split: Split) -> Longs:
-    """The number of the catalogue that each test target is in."""
-    starts = [catalogue.start for catalogue in split.catalogues]
-    return np.searchsorted(starts, split.test.target, side="right").astype(np.int64) - 1
-
-
-def read_ranks(run: Path) -> Ranks:
-    """What `save_results` wrote of each target."""
-    try:
-        with np.load(run / RANKS, allow_pickle=False) as kept:
-            return Ranks(kept["rank"], kept["owner"], kept["domain"])
-    except (OSError, ValueError, KeyError):
-        raise DataError(f"{run / RANKS}: not the ranks of a run. Remove {RESULTS}, and it is tested again.") from None
-
-
-def read_results(run: Path) -> dict[str, Any] | None:
-    """What `save_results` wrote; nothing for a run that is not finished."""
-    try:
-        return dict(json.loads((run / RESULTS).read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError):
-        raise DataError(f"{run / RESULTS}: not the results of a run. Remove it, and the run is tested again.") from None
+def run_name(dataset: str, domain: str, label: str) -> str:
+    """The name of a run without its seed."""
+    return "-".join(filter(None, [dataset, domain, label]))

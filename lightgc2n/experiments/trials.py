@@ -1,6 +1,6 @@
-"""A trial of a search: the folder of a run that goes on as far as it is allowed to.
+"""A trial of a search: a run that trains up to the epoch its rung allows, then pauses.
 
-`python -m lightgc2n.experiments.trials FOLDER EPOCHS DEVICE SECONDS` takes one trial on; a search starts this itself.
+`python -m lightgc2n.experiments.trials FOLDER EPOCHS DEVICE SECONDS` trains one trial; a search starts this itself.
 """
 
 import json
@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 
 from lightgc2n.errors import LightGC2NError, ScoreError
-from lightgc2n.experiments.children import Child, Slice, as_child, run_children
-from lightgc2n.experiments.single import train_run
+from lightgc2n.experiments.subprocesses import Child, TimeBudget, as_child, last_line, run_children
 from lightgc2n.training.checkpoints import Progress, load_checkpoint
+from lightgc2n.training.epoch_log import METRICS
 from lightgc2n.training.loop import LAST
-from lightgc2n.training.record import METRICS
+from lightgc2n.training.run import OpenData, train_run
 from lightgc2n.training.runs import plan_of
 
 FAILED, LOG = "failed.txt", "log.txt"
@@ -36,17 +36,17 @@ class Trial:
 
     @property
     def failed(self) -> str:
-        """Why the trial can never end well; nothing where it can."""
+        """Why the trial failed; empty where it did not."""
         path = self.folder / FAILED
         return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
 
     def reached(self, epochs: int) -> bool:
-        """Whether the trial has no more to do to be judged after so many epochs."""
+        """Whether the trial can be judged after so many epochs without more training."""
         progress = self.progress
         return bool(self.failed or progress.ended_by or progress.epochs >= epochs)
 
     def value_after(self, epochs: int) -> float:
-        """The best validation value of the first epochs; later ones, if there are any, do not count."""
+        """The best validation value of the first epochs; later ones do not count."""
         if self.failed or not (self.folder / METRICS).is_file():
             return -1.0
         lines = (self.folder / METRICS).read_text(encoding="utf-8").splitlines()
@@ -54,52 +54,56 @@ class Trial:
         return max((row["validation"] for row in rows if row["epoch"] < epochs and "validation" in row), default=-1.0)
 
 
-def take_on(trial: Trial, epochs: int, device: str, seconds: float = math.inf) -> None:
-    """Trains the trial until it has so many epochs, has ended, or this has taken so long."""
+def train_trial(
+    trial: Trial, epochs: int, device: str, seconds: float = math.inf, data: OpenData | None = None
+) -> None:
+    """Trains the trial until it has so many epochs, has ended, or the time is up."""
     try:
-        train_run(plan_of(trial.folder), trial.folder, device, seconds, stop_after=epochs)
+        train_run(plan_of(trial.folder), trial.folder, device, seconds, stop_after=epochs, data=data)
     except (ScoreError, torch.OutOfMemoryError) as problem:
-        # Settings that cannot be trained lose; they do not end the search.
+        # Settings that cannot be trained lose the search; they do not end it.
         (trial.folder / FAILED).write_text(f"{problem}\n", encoding="utf-8")
 
 
-def take_all_on(
+def train_trials(
     trials: Sequence[Trial],
     epochs: int,
     device: str,
     at_once: int,
-    time_slice: Slice,
-    tell: Callable[[Trial], None],
+    budget: TimeBudget,
+    report: Callable[[Trial], None],
+    data: OpenData,
 ) -> bool:
-    """Whether all trials have come so far in the time they have.
+    """Trains all trials to this epoch; returns whether they reached it within the time budget.
 
     Args:
-        tell: called with each trial when it has.
+        report: called with each trial when it has.
+        data: the dataset and split of all trials.
     """
     waiting = [trial for trial in trials if not trial.reached(epochs)]
     children = {_child(trial, epochs, device): trial for trial in waiting}
 
     def ended(child: Child, code: int) -> None:
         if code:
-            raise LightGC2NError(f"{child.name} ended with code {code}: {child.last_word()} ({child.log})")
+            raise LightGC2NError(f"{child.name} ended with code {code}: {last_line(child.log)} ({child.log})")
         if children[child].reached(epochs):
-            tell(children[child])
+            report(children[child])
 
     if at_once > 1 and len(waiting) > 1:
-        run_children(children, at_once, time_slice, ended)
+        run_children(children, at_once, budget, ended)
     else:
         for child, trial in children.items():
-            if (left := time_slice.left()) > 0:
-                take_on(trial, epochs, device, left)
+            if (left := budget.left()) > 0:
+                train_trial(trial, epochs, device, left, data)
                 ended(child, 0)
     return all(trial.reached(epochs) for trial in trials)
 
 
 def _child(trial: Trial, epochs: int, device: str) -> Child:
-    words = (trial.folder, epochs, device)
-    return Child(f"trial {trial.number}", trial.folder, trial.folder / LOG, "lightgc2n.experiments.trials", words)
+    arguments = (trial.folder, epochs, device)
+    return Child(f"trial {trial.number}", trial.folder, trial.folder / LOG, "lightgc2n.experiments.trials", arguments)
 
 
 if __name__ == "__main__":
     folder, epochs, device, seconds = sys.argv[1:]
-    as_child(lambda: take_on(Trial(-1, Path(folder)), int(epochs), device, float(seconds)))
+    as_child(lambda: train_trial(Trial(-1, Path(folder)), int(epochs), device, float(seconds)))

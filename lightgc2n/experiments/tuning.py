@@ -1,10 +1,9 @@
-"""Better settings for a model: random search with successive halving, judged by validation targets alone.
+"""Tuning: random search with successive halving, judged on validation targets alone.
 
-Every trial starts with a few epochs; the best third goes on with three times as many, until one has had them all.
-All that is known stands in the folders of the trials, so a search that was stopped goes on and ends the same.
+Every trial trains a few epochs; the best third continues with three times as many, until one has trained all of them.
+The state of a search is in the run folders of its trials, so an interrupted search resumes and ends the same.
 """
 
-import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -18,28 +17,28 @@ from lightgc2n.config import unknown_name
 from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.files import new_file
 from lightgc2n.errors import OutputError, ScoreError, SettingError
-from lightgc2n.experiments.children import Slice
-from lightgc2n.experiments.sampling import SAMPLERS, learns_from_trials, propose
-from lightgc2n.experiments.single import open_data
-from lightgc2n.experiments.spaces import Range, space_of
-from lightgc2n.experiments.trials import Trial, take_all_on
+from lightgc2n.experiments.search_space import SAMPLERS, Range, learns_from_trials, propose, space_of
+from lightgc2n.experiments.subprocesses import TimeBudget
+from lightgc2n.experiments.table import csv_text, plain_table
+from lightgc2n.experiments.trials import Trial, train_trials
 from lightgc2n.progress import say
+from lightgc2n.training.run import OpenData, open_data
 from lightgc2n.training.runs import RunPlan, start_run
 
 TUNING, TRIALS = "tuning.json", "trials.csv"
-KEEP = 3  # one trial of so many goes on to the next rung, with so many times the epochs
+KEEP = 3  # one of three trials continues on the next rung, with three times the epochs
 DEFAULT_TRIALS, DEFAULT_EPOCHS = 10, 45
 
 
 @dataclass(frozen=True)
 class TuningPlan:
-    """What to search, and how long: `run` holds what is fixed, and its epochs are the most that a trial gets."""
+    """A search: `run` holds the fixed settings, and its epochs are the most that a trial trains."""
 
     run: RunPlan
     fixed: frozenset[str] = field(default_factory=frozenset)  # settings, as `table.name`, that are not searched
     trials: int = DEFAULT_TRIALS
     sampler: str = "random"
-    halving: bool = True  # or every trial gets all epochs
+    halving: bool = True  # otherwise every trial trains all epochs
 
     @property
     def space(self) -> dict[str, Range]:
@@ -53,12 +52,12 @@ class TuningPlan:
             counts.append(counts[-1] // KEEP)
         every, most = self.run.training.evaluate_every, self.run.training.epochs
         shares = [-(-most // KEEP**level) for level in reversed(range(len(counts)))]
-        # A rung ends with an evaluation, so that all its trials are judged by what they are at its end.
+        # A rung ends with an evaluation, so that all its trials are compared at the same epoch.
         return [(count, min(most, -(-share // every) * every)) for count, share in zip(counts, shares, strict=True)]
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """What the searched settings are without a search."""
+        """The values of the searched settings without a search."""
         tables = {"training": self.run.training, self.run.model: zoo.model_config(self.run.model, self.run.settings)}
         return {path: getattr(tables[table], name) for path in self.space for table, name in [path.rsplit(".", 1)]}
 
@@ -89,7 +88,7 @@ class TuningPlan:
 
 @dataclass(frozen=True)
 class Tuned:
-    """How far a search has come."""
+    """The state of a search."""
 
     plan: TuningPlan
     dataset: Dataset
@@ -105,16 +104,25 @@ class Tuned:
         return next(row for row in self.rows if row["trial"] == 0)
 
 
-def tune(plan: TuningPlan, out: Path, device: str = "cpu", side_by_side: int = 1, seconds: float = math.inf) -> Tuned:
-    """Searches in `out`; a search that was stopped there goes on.
+def tune(
+    plan: TuningPlan,
+    out: Path,
+    device: str = "cpu",
+    side_by_side: int = 1,
+    seconds: float = math.inf,
+    data: OpenData | None = None,
+) -> Tuned:
+    """Searches in `out`, or resumes the interrupted search there.
 
     Args:
-        seconds: how long this call may take; the search goes on with the next one.
+        seconds: time budget of this call; the next call resumes.
+        data: the dataset and split of the plan, where they are open already.
     """
-    _refuse_nonsense(plan, side_by_side)
-    dataset, _ = open_data(plan.run)
+    _refuse_invalid(plan, side_by_side)
+    data = data or open_data(plan.run)
+    dataset, _ = data
     _start(plan, dataset, out)
-    search = _Search(plan, dataset, out, device, side_by_side, Slice(seconds))
+    search = _Search(plan, data, out, device, side_by_side, TimeBudget(seconds))
     finished = search.climb()
     tuned = Tuned(plan, dataset, search.rows(), finished)
     _write_csv(tuned, out / TRIALS)
@@ -124,19 +132,19 @@ def tune(plan: TuningPlan, out: Path, device: str = "cpu", side_by_side: int = 1
 
 
 class _Search:
-    """The trials proposed so far, and which rung each has come to."""
+    """The trials proposed so far, and the rung that each has reached."""
 
     def __init__(
-        self, plan: TuningPlan, dataset: Dataset, out: Path, device: str, side_by_side: int, time_slice: Slice
+        self, plan: TuningPlan, data: OpenData, out: Path, device: str, side_by_side: int, budget: TimeBudget
     ) -> None:
-        self.plan, self.dataset, self.out = plan, dataset, out
-        self.device, self.side_by_side, self.time_slice = device, side_by_side, time_slice
+        self.plan, self.data, self.out = plan, data, out
+        self.device, self.side_by_side, self.budget = device, side_by_side, budget
         self.trials: list[Trial] = []
         self.proposals: list[dict[str, Any]] = []
         self.rung_of: dict[int, int] = {}
 
     def climb(self) -> bool:
-        """Whether the search came to its end in time."""
+        """Runs all rungs; returns whether the search finished within its time budget."""
         (_, epochs), *higher = self.plan.rungs
         say(f"rung 1 of {len(higher) + 1}: {self.plan.trials} trials, to epoch {epochs}")
         if not self._first_rung(epochs):
@@ -151,7 +159,7 @@ class _Search:
         return True
 
     def _first_rung(self, epochs: int) -> bool:
-        """Proposes every trial: all at once, or one after the other where a proposal follows from earlier trials."""
+        """Proposes every trial: all at once, or one by one where a proposal depends on earlier trials."""
         for number in range(self.plan.trials):
             self._propose(number, epochs)
             if learns_from_trials(self.plan.sampler) and not self._rung(0, self.trials[-1:], epochs):
@@ -159,22 +167,22 @@ class _Search:
         return self._rung(0, self.trials, epochs)
 
     def _propose(self, number: int, epochs: int) -> None:
-        told = [(self.proposals[trial.number], trial.value_after(epochs)) for trial in self.trials]
+        results = [(self.proposals[trial.number], trial.value_after(epochs)) for trial in self.trials]
         seed = self.plan.run.training.seed
-        # Trial 0 is what the model is without a search.
-        proposal = propose(self.plan.sampler, self.plan.space, number, seed, told) if number else self.plan.defaults
+        # Trial 0 has the default settings.
+        proposal = propose(self.plan.sampler, self.plan.space, number, seed, results) if number else self.plan.defaults
         trial = Trial(number, self.out / f"trial-{number:03}")
-        start_run(trial.folder, self.plan.with_settings(proposal), self.dataset)
+        start_run(trial.folder, self.plan.with_settings(proposal), self.data[0])
         self.trials.append(trial)
         self.proposals.append(proposal)
         self.rung_of[number] = 0
 
     def _rung(self, rung: int, trials: Sequence[Trial], epochs: int) -> bool:
         self.rung_of |= {trial.number: rung for trial in trials}
-        return take_all_on(trials, epochs, self.device, self.side_by_side, self.time_slice, _tell)
+        return train_trials(trials, epochs, self.device, self.side_by_side, self.budget, _report, self.data)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a trial, the best first."""
+        """One row per trial, the best first."""
         rows = [self._row(trial) for trial in self.trials]
         return sorted(rows, key=lambda row: (-row["rung"], -row["validation"], row["trial"]))
 
@@ -195,21 +203,21 @@ class _Search:
 
 
 def _standing(epochs: int, trial: Trial) -> tuple[float, int]:
-    """Sorts trials, the best first, by what they were after so many epochs."""
+    """Sorts trials by their score after so many epochs, the best first."""
     return -trial.value_after(epochs), trial.number
 
 
-def _tell(trial: Trial) -> None:
+def _report(trial: Trial) -> None:
     progress = trial.progress
-    found = trial.failed or f"validation MRR@20 {100 * progress.best_value:.2f} % after {progress.epochs} epochs"
-    say(f"trial {trial.number}: {found}")
+    outcome = trial.failed or f"validation MRR@20 {100 * progress.best_value:.2f} % after {progress.epochs} epochs"
+    say(f"trial {trial.number}: {outcome}")
 
 
-def _refuse_nonsense(plan: TuningPlan, side_by_side: int) -> None:
-    if zoo.entry_of(plan.run.model).is_floor:
-        raise SettingError(f"{plan.run.model} is a floor: it is not trained, so there is nothing to tune.")
+def _refuse_invalid(plan: TuningPlan, side_by_side: int) -> None:
+    if zoo.entry_of(plan.run.model).is_simple:
+        raise SettingError(f"{plan.run.model} is a simple baseline: it is not trained, so there is nothing to tune.")
     if not plan.run.split.validation:
-        raise SettingError("split.validation is false: a search needs validation targets to judge by. Leave it out.")
+        raise SettingError("split.validation is false, but a search needs validation targets. Leave it out.")
     if plan.sampler not in SAMPLERS:
         raise SettingError(f"--sampler: {unknown_name('sampler', plan.sampler, SAMPLERS)}")
     for option, value in (("--trials", plan.trials), ("--side-by-side", side_by_side)):
@@ -218,7 +226,7 @@ def _refuse_nonsense(plan: TuningPlan, side_by_side: int) -> None:
 
 
 def _start(plan: TuningPlan, dataset: Dataset, out: Path) -> None:
-    """Makes the folder of a search, or checks that the one that is there holds the same search."""
+    """Makes the folder of a search, or checks that an existing one holds the same search."""
     wanted = json.loads(json.dumps(plan.describe(dataset)))
     path = out / TUNING
     if not path.is_file():
@@ -227,9 +235,9 @@ def _start(plan: TuningPlan, dataset: Dataset, out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         with new_file(path) as temporary:
             temporary.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
-    found = json.loads(path.read_text(encoding="utf-8"))
+    existing = json.loads(path.read_text(encoding="utf-8"))
     for part, value in wanted.items():
-        if part != "made_by" and found.get(part) != value:
+        if part != "made_by" and existing.get(part) != value:
             raise OutputError(
                 f"{out} holds another search ({part} differs). Choose another --out, or the same settings."
             )
@@ -237,8 +245,7 @@ def _start(plan: TuningPlan, dataset: Dataset, out: Path) -> None:
 
 def _write_csv(tuned: Tuned, path: Path) -> None:
     columns = ("trial", "rung", "epochs", "best_epoch", "validation", "ended_by", "seconds")
-    with new_file(path, force=True) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow([*columns, *tuned.plan.space])
-        for row in tuned.rows:
-            rows.writerow([*(row[column] for column in columns), *(row["settings"][name] for name in tuned.plan.space)])
+    names = list(tuned.plan.space)
+    rows = [[*(row[column] for column in columns), *(row["settings"][name] for name in names)] for row in tuned.rows]
+    with new_file(path, force=True) as temporary:
+        temporary.write_text(csv_text(plain_table("trials", [*columns, *names], rows)), encoding="utf-8")

@@ -10,7 +10,7 @@ from lightgc2n.export.graph import Array
 from lightgc2n.export.lightgc2n import account_vectors
 from lightgc2n.export.options import ExportOptions
 from lightgc2n.export.people import write_account_tables
-from lightgc2n.models.lightgc2n import LightGC2N
+from lightgc2n.models.lightgc2n.lightgc2n import LightGC2N
 from lightgc2n.people.finding import PeopleFinder
 from lightgc2n.recommending.bundle_files import (
     ACCOUNTS,
@@ -18,7 +18,7 @@ from lightgc2n.recommending.bundle_files import (
     SERVER,
     SERVER_FACTS,
     VECTORS,
-    identity,
+    device_checksum,
     write_facts,
 )
 from lightgc2n.recommending.recommender import Recommender
@@ -35,7 +35,7 @@ def write_server(folder: Path, recommender: Recommender, options: ExportOptions,
         (server / VECTORS).write_bytes(save({"account": account_vectors(recommender.model)}))
     if finder is not None:
         write_account_tables(server, finder, options.int8)
-    write_facts(server, SERVER_FACTS, {"device": identity(folder), "accounts": len(accounts)})
+    write_facts(server, SERVER_FACTS, {"device": device_checksum(folder), "accounts": len(accounts)})
 
 
 def _histories(recommender: Recommender) -> dict[str, Array]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,10 @@ from safetensors.numpy import save
 
 from lightgc2n import __version__
 from lightgc2n.baselines.sasrec import SASRec
+from lightgc2n.data.dataset import stored_checksum
 from lightgc2n.data.files import new_folder, refuse_existing
-from lightgc2n.data.splits import Split, split_dataset
+from lightgc2n.data.splits import Split
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.evaluation.metrics import gains
-from lightgc2n.evaluation.ranks import ranks_in_domains
 from lightgc2n.export.accounts import write_server
 from lightgc2n.export.card import model_card
 from lightgc2n.export.graph import INT64, OPSET, Array, Graph
@@ -28,11 +27,14 @@ from lightgc2n.export.plus import write_plus
 from lightgc2n.export.sasrec import write_sasrec
 from lightgc2n.export.tables import Tables
 from lightgc2n.export.writing import HISTORY, Answer, finish
-from lightgc2n.models.lightgc2n import LightGC2N
-from lightgc2n.models.plus import LightGC2NPlus
+from lightgc2n.metrics.ranking import gains
+from lightgc2n.metrics.ranks import ranks_in_domains
+from lightgc2n.models.lightgc2n.lightgc2n import LightGC2N
+from lightgc2n.models.plus.plus import LightGC2NPlus
 from lightgc2n.people.finding import PeopleFinder
 from lightgc2n.progress import say
 from lightgc2n.recommending.bundle_files import (
+    BUNDLE,
     CARD,
     CONFIG,
     FORMAT,
@@ -43,8 +45,8 @@ from lightgc2n.recommending.bundle_files import (
     WEIGHTS,
     write_facts,
 )
-from lightgc2n.recommending.bundle_parts import POPULARITY
-from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.recommending.bundle_tables import POPULARITY
+from lightgc2n.recommending.recommender import Recommender, load_with_split
 from lightgc2n.recommending.titles import read_titles
 from lightgc2n.training.runs import RunPlan, plan_of, versions
 
@@ -61,19 +63,21 @@ def export_run(
 ) -> dict[str, Any]:
     """Writes the bundle of a run to `out` and returns its config; it appears whole or not at all."""
     refuse_existing(out, force)
-    return write_bundle(load(run, data), plan_of(run), out, options, force)
+    plan = plan_of(run) if data is None else replace(plan_of(run), data=data)
+    recommender, split = load_with_split(run, data)
+    return write_bundle(recommender, split, plan, out, options, force)
 
 
 def write_bundle(
-    recommender: Recommender, plan: RunPlan, out: Path, options: ExportOptions, force: bool = False
+    recommender: Recommender, split: Split, plan: RunPlan, out: Path, options: ExportOptions, force: bool = False
 ) -> dict[str, Any]:
     """Writes the bundle of a recommender whose run has this plan."""
     _refuse_unfit(recommender)
     titles = _titles(options.titles, recommender) if options.titles else None
     graph, answer = write_graph(recommender, options.int8)
     finder = _finder(recommender) if options.people else None
-    config = _config(recommender, plan, options, answer) | {"people": finder is not None}
-    with new_folder(out, force, marker=CONFIG) as new:
+    config = _config(recommender, split, plan, options, answer) | {"people": finder is not None}
+    with new_folder(out, force, kind=BUNDLE) as new:
         _write_ids(new / ITEMS, recommender.dataset.items)
         if titles is not None:
             _write_ids(new / TITLES, (f"{item}\t{title}" for item, title in titles.items()))
@@ -86,7 +90,16 @@ def write_bundle(
         write_facts(new, CONFIG, config)
         if with_accounts:
             write_server(new, recommender, options, finder)
+        _refuse_changed_data(plan, recommender)
     return config
+
+
+def _refuse_changed_data(plan: RunPlan, recommender: Recommender) -> None:
+    """Raise an error when the dataset was replaced since it was read: an account may have been forgotten there."""
+    if recommender.dataset.checksum != stored_checksum(plan.data):
+        raise DataError(
+            f"{plan.data} was changed while the run was exported. Forget in the run too, then export again."
+        )
 
 
 def write_graph(recommender: Recommender, int8: bool) -> tuple[Graph, Answer]:
@@ -132,9 +145,10 @@ def _finder(recommender: Recommender) -> PeopleFinder | None:
     return recommender._finder
 
 
-def _config(recommender: Recommender, plan: RunPlan, options: ExportOptions, answer: Answer) -> dict[str, Any]:
+def _config(
+    recommender: Recommender, split: Split, plan: RunPlan, options: ExportOptions, answer: Answer
+) -> dict[str, Any]:
     dataset, model = recommender.dataset, recommender.model
-    split = split_dataset(dataset, plan.split)
     latent = model.config.latent_users if answer.users is not None else 0
     return {
         "format": FORMAT,

@@ -1,7 +1,7 @@
 """The graph of LightGC²N and its ablations: what the training graph taught is stored, what a history adds is computed.
 
 Shapes: B batch, T history, N neighbours (items held, then the history), M items, A latent users, D capsule width.
-`models/lightgc2n.py` and `layers/convolution.py` say the same for training.
+`models/lightgc2n/lightgc2n.py` and `models/lightgc2n/convolution.py` say the same for training.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,10 @@ from torch import nn
 from lightgc2n.export.graph import FLOAT, INT64, LAST, Array, Graph, Value, chosen, joined
 from lightgc2n.export.tables import Tables
 from lightgc2n.export.writing import ACCOUNT, HELD, Answer, Events, LatentUsers, array
-from lightgc2n.layers.capsules import SMALLEST_NORM, DynamicRouting, SumOfUsers
-from lightgc2n.layers.convolution import CapsuleConvolution, CapsuleLayer, NoConvolution, PlainConvolution
-from lightgc2n.models.lightgc2n import LightGC2N
+from lightgc2n.layers.squash import SMALLEST_SQUARE
+from lightgc2n.models.lightgc2n.capsules import DynamicRouting, SumOfUsers
+from lightgc2n.models.lightgc2n.convolution import CapsuleConvolution, CapsuleLayer, NoConvolution, PlainConvolution
+from lightgc2n.models.lightgc2n.lightgc2n import LightGC2N
 
 BEYOND = np.iinfo(np.int64).max  # sorts behind every item
 TINY = 1e-30
@@ -51,7 +52,7 @@ def _of_capsules(graph: Graph, tables: Tables, model: LightGC2N, history: Value)
     start = _start(tables, model, convolution.to_users.project)  # type: ignore[arg-type]
     users = squash(start.reshape(0, model.config.latent_users, -1))  # Eq. 4
     total, weight = users, users
-    layers = zip(convolution._rounds(), model.encode().layers[:-1], strict=True)
+    layers = zip(convolution._layers(), model.encode().layers[:-1], strict=True)
     for number, (layer, capsules) in enumerate(layers):
         rows = tables.of_items(f"capsules.{number}", array(capsules)).rows(near.events.items)
         heard, weight = attend(users * float(layer.scale()), rows, near.distinct)
@@ -162,11 +163,11 @@ TERMS: dict[type, Callable[..., Value]] = {DynamicRouting: _routed, SumOfUsers: 
 def squash(vectors: Value) -> Value:
     """The same directions with lengths |v|² / (1 + |v|²)."""
     square = (vectors * vectors).sum(-1, keep=True)
-    return vectors * ((square + SMALLEST_NORM).apply("Sqrt") / (square + 1.0))
+    return vectors * ((square + SMALLEST_SQUARE).apply("Sqrt") / (square + 1.0))
 
 
 def _lengths_of(terms: Value) -> Value:
-    lengths = ((terms * terms).sum(2) + SMALLEST_NORM).apply("Sqrt")
+    lengths = ((terms * terms).sum(2) + SMALLEST_SQUARE).apply("Sqrt")
     return lengths / lengths.sum(1, keep=True)
 
 

@@ -16,9 +16,9 @@ from lightgc2n.export.graph import LAST, Graph, Value, joined
 from lightgc2n.export.plus_bonuses import write_drawn_up, write_followers, write_memory
 from lightgc2n.export.tables import ByteTable, FloatTable, Tables
 from lightgc2n.export.writing import NOTHING, Answer, Events, LatentUsers, array
-from lightgc2n.layers.same_person import SHARPNESS, NewestAlone, NobodyApart, PersonState, SamePerson
-from lightgc2n.layers.trends import Trends
-from lightgc2n.models.plus import LightGC2NPlus
+from lightgc2n.models.plus.plus import LightGC2NPlus
+from lightgc2n.models.plus.same_person import SHARPNESS, NewestEventState, OnePerson, PersonState, SamePerson
+from lightgc2n.models.plus.trends import Trends
 
 SMALLEST_NORM = 1e-12
 NORM_EPSILON = 1e-5
@@ -74,7 +74,7 @@ def _read(
     vectors, longest = items.rows(padded.items), model.config.max_length
     events, newest = padded.newest(longest), vectors.part(-longest, LAST, 1)
     if not isinstance(model.same_person, SamePerson):
-        assert isinstance(model.same_person, NobodyApart)
+        assert isinstance(model.same_person, OnePerson)
         return Read(events, newest, events.there.wider(2)), None
     own = _ownership(tables, model.same_person, vectors)
     recent = own.part(-longest, LAST, 1)
@@ -117,15 +117,15 @@ def _of_person(graph: Graph, tables: Tables, state: PersonState, read: Read) -> 
     return _normed(tables, state, start + outer)
 
 
-def _of_newest(graph: Graph, tables: Tables, state: NewestAlone, read: Read) -> Value:
+def _of_newest(graph: Graph, tables: Tables, state: NewestEventState, read: Read) -> Value:
     newest = read.vectors.part(-1, LAST, 1).narrower(1)
     return _normed(tables, state, _gemm(tables, "state", newest, array(state.own.weight).T, array(state.own.bias)))
 
 
-STATES: dict[type, Callable[..., Value]] = {PersonState: _of_person, NewestAlone: _of_newest}
+STATES: dict[type, Callable[..., Value]] = {PersonState: _of_person, NewestEventState: _of_newest}
 
 
-def _normed(tables: Tables, state: PersonState | NewestAlone, given: Value) -> Value:
+def _normed(tables: Tables, state: PersonState | NewestEventState, given: Value) -> Value:
     scale, shift = tables.numbers("norm", array(state.norm.weight)), tables.numbers("norm.bias", array(state.norm.bias))
     return given.normed(scale, shift, state.norm.eps)
 

@@ -10,9 +10,9 @@ import numpy as np
 from lightgc2n.export.graph import FLOAT, INT32, INT64, LAST, Graph, Value, joined
 from lightgc2n.export.tables import Tables
 from lightgc2n.export.writing import Events, array
-from lightgc2n.layers.balance import LEAK
-from lightgc2n.layers.followers import Followers, NoFollowers
-from lightgc2n.layers.memory import RECENT, Memory, NoMemory
+from lightgc2n.models.plus.repeat_calibration import LEAK
+from lightgc2n.models.plus.repeat_memory import RECENT, NoRepeatMemory, RepeatMemory
+from lightgc2n.models.plus.transitions import NoTransitions, Transitions
 
 Bonus = tuple[Value, Value]  # items [B, C], and what is added to the score of each
 CODES, FEWEST_CODES = 256, 16  # that a byte can hold, and that counts need
@@ -20,10 +20,10 @@ FAR = 1e30
 
 
 def write_followers(
-    graph: Graph, tables: Tables, followers: Followers | NoFollowers, events: Events, like: Value, newest: int
+    graph: Graph, tables: Tables, followers: Transitions | NoTransitions, events: Events, like: Value, newest: int
 ) -> list[Bonus]:
     """The followers of each of the newest events, and the bonus of each."""
-    if isinstance(followers, NoFollowers):
+    if isinstance(followers, NoTransitions):
         return []
     pairs = Pairs(array(followers.columns), array(followers.counts))
     asked, known, like = (value.part(-newest, LAST, 1) for value in (events.items, events.there, like))
@@ -96,10 +96,10 @@ def coded(counts: Any, codes: int) -> tuple[Any, Any]:
 
 
 def write_memory(
-    graph: Graph, tables: Tables, memory: Memory | NoMemory, events: Events, like: Value, longest: int
+    graph: Graph, tables: Tables, memory: RepeatMemory | NoRepeatMemory, events: Events, like: Value, longest: int
 ) -> list[Bonus]:
     """The items of the log, and the bonus of each at its newest place; balanced as validation wanted it."""
-    if isinstance(memory, NoMemory):
+    if isinstance(memory, NoRepeatMemory):
         return []
     added, times, _ = memory.balance.tolist()
     counts, features = _described(graph, events, like, longest)
@@ -112,9 +112,9 @@ def write_memory(
     return [(events.items, (bonus + readiness.rows(events.items)) * counts)]
 
 
-def write_drawn_up(graph: Graph, memory: Memory | NoMemory, scores: Value, events: Events) -> Value:
+def write_drawn_up(graph: Graph, memory: RepeatMemory | NoRepeatMemory, scores: Value, events: Events) -> Value:
     """The scores, no item of the log being far behind the place among all others that validation wanted."""
-    if isinstance(memory, NoMemory) or memory.place == 0:
+    if isinstance(memory, NoRepeatMemory) or memory.place == 0:
         return scores
     hidden = events.there * (-2 * FAR) + FAR  # padding hides nothing
     others = graph.add("ScatterElements", scores, events.items, hidden, axis=1, reduction="min")
@@ -128,7 +128,7 @@ def write_drawn_up(graph: Graph, memory: Memory | NoMemory, scores: Value, event
 
 
 def _described(graph: Graph, events: Events, like: Value, longest: int) -> tuple[Value, Value]:
-    """Which places hold an item for the last time, [B, T], and the features of `layers.memory.describe` there."""
+    """Which places hold an item for the last time, [B, T], and the features of `repeat_memory.describe` there."""
     numbers = events.numbers
     width = numbers.size(1)
     same = numbers.wider(2).equal(numbers.wider(1)).cast(FLOAT)

@@ -1,1 +1,1 @@
-"""Training sequences become a sparse graph of accounts and items."""
+"""Sparse graphs of accounts and items, built from training sequences."""

@@ -1,7 +1,7 @@
 """The sequential graph (Eq. 2), built from training sequences alone.
 
-Edges are unique: an account holds an item, or an item follows another, however often it happens. A row receives, a
-column sends: an item receives from the item before it.
+Edges are unique, however often an account has an item or an item follows another. Rows receive, columns send: an item
+receives from the item before it.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Edges:
-    """A sparse matrix by rows: row r holds the columns offsets[r] to offsets[r + 1], each with a weight."""
+    """A CSR matrix: row r has columns[offsets[r]:offsets[r + 1]], each with a weight."""
 
     offsets: Longs
     columns: Longs
@@ -26,7 +26,7 @@ class Edges:
     width: int
 
     def transposed(self) -> "Edges":
-        """The same edges seen from the other side."""
+        """The transposed matrix."""
         rows = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         order = np.lexsort((rows, self.columns))
         offsets = np.searchsorted(self.columns[order], np.arange(self.width + 1))
@@ -35,7 +35,7 @@ class Edges:
 
 @dataclass(frozen=True)
 class SequentialGraph:
-    """The blocks of M, normalised by degree: who holds what, and what follows what."""
+    """The blocks of M, normalised by degree: account-item edges and item-item transitions."""
 
     items_of_account: Edges  # M_I transposed: accounts receive from their items
     accounts_of_item: Edges  # M_I: items receive from the accounts that hold them
@@ -46,7 +46,7 @@ class SequentialGraph:
         return len(self.items_of_account.offsets) - 1
 
     def arrays(self) -> dict[str, Longs]:
-        """All that the graph is made of, for saving."""
+        """The arrays that define the graph, for saving."""
         held, follows = self.items_of_account, self.items_before_item
         return {
             "held_offsets": held.offsets,
@@ -61,7 +61,7 @@ class SequentialGraph:
 
 
 def build_graph(train: Training) -> SequentialGraph:
-    """The graph of the training sequences, targets of training included and nothing else."""
+    """The graph of all training events, training targets included."""
     owner = np.repeat(train.sequence_accounts.astype(np.int64), np.diff(train.offsets))
     before, after = train.steps
     held = _edges(owner, train.events, train.accounts, train.items)  # Eq. 2, M_I
@@ -70,7 +70,7 @@ def build_graph(train: Training) -> SequentialGraph:
 
 
 def graph_from(arrays: Mapping[str, Longs]) -> SequentialGraph:
-    """The graph that `SequentialGraph.arrays` describes."""
+    """Rebuild the graph from `SequentialGraph.arrays`."""
     items = len(arrays["step_offsets"]) - 1
     held = _weighted(arrays["held_offsets"], arrays["held_items"], items)
     return SequentialGraph(held, held.transposed(), _weighted(arrays["step_offsets"], arrays["step_items"], items))

@@ -1,6 +1,6 @@
-"""Convolutions on a graph of items and accounts, as DA-GCN and TiDA-GCN share them.
+"""Graph convolutions of items and accounts, shared by DA-GCN and TiDA-GCN.
 
-Shapes: M items, N accounts, R = M + N nodes, E edges, K domains, B batch, D width, V width of what is read.
+Shapes: M items, N accounts, R = M + N nodes, E edges, K domains, B batch, D width, V width of the output.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,30 +16,30 @@ from torch.nn.functional import dropout, embedding_bag, leaky_relu, normalize
 from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.graph.sequential import Edges
-from lightgc2n.layers.history import distinct
-from lightgc2n.layers.likeness import (
+from lightgc2n.layers.edge_attention import (
+    AttentionWeights,
     EdgeList,
     EvenWeights,
-    LikenessWeights,
     RefreshedWeights,
     edge_products,
-    heard_along,
+    sum_along_edges,
 )
+from lightgc2n.layers.history import distinct
 from lightgc2n.layers.propagation import rows_of
 
-SLOPE = 0.2  # of the leaky rectifier, as TensorFlow has it
-SHORTEST = 1e-6  # below this length a vector is not stretched to one
-WEIGHTS = {"attention": LikenessWeights, "attention-epoch": RefreshedWeights, "binary": EvenWeights}
+SLOPE = 0.2  # of the leaky ReLU, TensorFlow's default
+SHORTEST = 1e-6  # shorter vectors are not normalised to length one
+WEIGHTS = {"attention": AttentionWeights, "attention-epoch": RefreshedWeights, "binary": EvenWeights}
 Combine = Callable[[list[Tensor]], Tensor]
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """What the convolutions make of the nodes: every layer, and what is read of all of them."""
+    """The output of the convolutions: the nodes of every layer, and their combination."""
 
     raw: list[Float[Tensor, "R D"]]  # E⁰, E¹, ...
     table: Float[Tensor, "R V"]
-    count: int  # of the items, which stand in front
+    count: int  # number of items, which come before the accounts
 
     @property
     def items(self) -> Float[Tensor, "M V"]:
@@ -47,28 +47,28 @@ class Nodes:
 
 
 class Convolution(nn.Module):
-    """What a node hears, mapped as it is and multiplied with what the node is."""
+    """Maps the received messages, and their product with the node."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.plain, self.product = nn.Linear(width, width), nn.Linear(width, width)
 
-    def forward(self, nodes: Float[Tensor, "R D"], heard: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
-        return leaky_relu(self.plain(heard), SLOPE) + leaky_relu(self.product(nodes * heard), SLOPE)  # S + Bi
+    def forward(self, nodes: Float[Tensor, "R D"], messages: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
+        return leaky_relu(self.plain(messages), SLOPE) + leaky_relu(self.product(nodes * messages), SLOPE)  # S + Bi
 
 
 class AccountGraph(nn.Module):
-    """Tables of items and accounts, the edges between them, and the convolutions; edges are saved with the weights.
+    """Embeddings of items and accounts, the edges between them, and the convolutions; edges are saved with the weights.
 
     Args:
-        combine: makes one row of the layers of a node.
-        share: how much of what a node hears comes from its neighbours; the rest is given with the call.
+        combine: makes one vector of the layers of a node.
+        share: the weight of the neighbours' messages; the rest is passed to `forward`.
     """
 
     offsets: Int[Tensor, "R_and_one"]
     columns: Int[Tensor, "E"]
     domain_stops: Int[Tensor, "K"]
-    even: Float[Tensor, "N"]  # weights of a mean over the accounts that hold anything
+    even: Float[Tensor, "N"]  # weights of the mean over accounts with items
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class AccountGraph(nn.Module):
         self._start()
 
     def _start(self) -> None:
-        """Each domain's items count as a table of their own."""
+        """Initialise; the items of each domain count as a table of their own."""
         for table in (*(self.items[domain.start : domain.stop] for domain in self.domains), self.accounts):
             nn.init.xavier_uniform_(table.data)
         for layer in self.convolutions.modules():
@@ -107,7 +107,7 @@ class AccountGraph(nn.Module):
         self.refresh()
 
     def refresh(self) -> None:
-        """Once an epoch, for weights that change no oftener."""
+        """Recompute edge weights that are updated once an epoch."""
         self.weights.refresh(self._nodes(), self.edges)
 
     def forward(self, rest: Float[Tensor, "M D"] | None = None) -> Nodes:
@@ -116,23 +116,23 @@ class AccountGraph(nn.Module):
         added = 0.0 if rest is None else torch.cat([rest, torch.zeros_like(self.accounts)])
         raw, read = [nodes], [nodes]
         for convolution in self.convolutions:
-            heard = self.share * heard_along(nodes, weights, self.edges) + added  # M = Γ E^l
-            nodes = dropout(convolution(nodes, heard), self.drop, self.training)  # E^{l+1}
+            messages = self.share * sum_along_edges(nodes, weights, self.edges) + added  # M = Γ E^l
+            nodes = dropout(convolution(nodes, messages), self.drop, self.training)  # E^{l+1}
             raw.append(nodes)
             read.append(normalize(nodes, eps=SHORTEST))  # Ē^{l+1}
         return Nodes(raw, self.combine(read), len(self.items))
 
     def accounts_of(self, nodes: Nodes, batch: Batch) -> Float[Tensor, "B V"]:
-        """The rows of the accounts that ask; one that training does not have is folded in."""
-        found = rows_of(nodes.table, len(self.items) + batch.account.clamp(min=0))
-        stranger = batch.account < 0
-        if bool(stranger.any()):
-            found = torch.where(stranger[:, None], self.folded_in(nodes, batch), found)
-        return found
+        """The vectors of the accounts of a batch; an unseen account is folded in."""
+        known = rows_of(nodes.table, len(self.items) + batch.account.clamp(min=0))
+        unseen = batch.account < 0
+        if bool(unseen.any()):
+            return torch.where(unseen[:, None], self.folded_in(nodes, batch), known)
+        return known
 
     @torch.no_grad()
     def folded_in(self, nodes: Nodes, batch: Batch) -> Float[Tensor, "B V"]:
-        """The rows of accounts whose neighbours are the items of the history; a stranger starts from the mean."""
+        """The vectors of accounts whose neighbours are the items of the history; an unseen one starts from the mean."""
         known_start = self.accounts[batch.account.clamp(min=0)]
         own = torch.where((batch.account >= 0)[:, None], known_start, self.even @ self.accounts)
         items, known = distinct(batch.history, batch.known)
@@ -140,14 +140,14 @@ class AccountGraph(nn.Module):
         offsets = torch.cat([item.new_zeros(1), known.sum(dim=1).cumsum(dim=0)])
         unit = normalize(own)
         match = edge_products(unit, row, normalize(self.items), item)
-        weights, own_weight = self.weights.of_newcomers(match, row, unit.square().sum(dim=1))
+        weights, own_weight = self.weights.of_unseen(match, row, unit.square().sum(dim=1))
         read = [own]
         for convolution, table in zip(self.convolutions, nodes.raw, strict=False):
             senders = table[: len(self.items)].contiguous()
-            heard = embedding_bag(
+            messages = embedding_bag(
                 item, senders, offsets, mode="sum", per_sample_weights=weights, include_last_offset=True
             )
-            own = convolution(own, self.share * (heard + own_weight[:, None] * own))
+            own = convolution(own, self.share * (messages + own_weight[:, None] * own))
             read.append(normalize(own, eps=SHORTEST))
         return self.combine(read)
 
@@ -155,8 +155,8 @@ class AccountGraph(nn.Module):
         return torch.cat([self.items, self.accounts])
 
 
-def edges_saved(tensors: Mapping[str, Tensor]) -> tuple[Edges, tuple[Domain, ...]]:
-    """The edges and the domains that an `AccountGraph` called `graph` was saved with."""
+def saved_edges(tensors: Mapping[str, Tensor]) -> tuple[Edges, tuple[Domain, ...]]:
+    """The edges and the domains of a saved model whose `AccountGraph` is called `graph`."""
     offsets, columns = tensors["graph.offsets"].numpy(), tensors["graph.columns"].numpy()
     stops = tensors["graph.domain_stops"].tolist()
     domains = tuple(Domain(str(k), start, stop) for k, (start, stop) in enumerate(pairwise([0, *stops])))

@@ -1,4 +1,4 @@
-"""Attention: over known places, and causal self-attention over logs whose events are packed.
+"""A masked softmax, and causal self-attention over packed logs.
 
 Shapes: P events, D width.
 """
@@ -12,7 +12,7 @@ from lightgc2n.layers.windows import Packing
 
 
 def softmax_over(known: Bool[Tensor, "*#any W"], logits: Float[Tensor, "*any W"]) -> Float[Tensor, "*any W"]:
-    """The softmax over known places; zero everywhere where none is."""
+    """The softmax over known places; all zeros where none is known."""
     shares = torch.softmax(logits.masked_fill(~known, torch.finfo(logits.dtype).min), dim=-1)
     return shares * known
 
@@ -20,7 +20,7 @@ def softmax_over(known: Bool[Tensor, "*#any W"], logits: Float[Tensor, "*any W"]
 class CausalAttention(nn.Module):
     """Every event attends to itself and to the older events of its log.
 
-    Padding stands behind the events of its log, so the causal mask alone keeps it out.
+    Padding comes after the events of its log, so the causal mask excludes it.
     """
 
     def __init__(self, width: int, heads: int, drop: float) -> None:
@@ -30,9 +30,9 @@ class CausalAttention(nn.Module):
         self.key_value = nn.Linear(width, 2 * width)
 
     def forward(
-        self, asking: Float[Tensor, "P D"], events: Float[Tensor, "P D"], packing: Packing
+        self, queries: Float[Tensor, "P D"], events: Float[Tensor, "P D"], packing: Packing
     ) -> Float[Tensor, "P D"]:
-        together = torch.cat([self.query(asking), self.key_value(events)], dim=-1)
+        together = torch.cat([self.query(queries), self.key_value(events)], dim=-1)
         table = packing.spread(together)
         query, key, value = table.view(*table.shape[:2], 3, self.heads, self.width // self.heads).permute(2, 0, 3, 1, 4)
         rate = self.drop if self.training else 0.0

@@ -1,4 +1,4 @@
-"""Histories as vectors: sums over prefixes, and the distinct items of a log.
+"""Prefix sums of histories, and the distinct items of a log.
 
 Shapes: B batch, T history, M items, D width.
 """
@@ -11,7 +11,7 @@ from lightgc2n.layers.propagation import rows_of
 
 
 def running_sums(rows: Float[Tensor, "M D"], log: Int[Tensor, "B T"], pooling: str) -> Float[Tensor, "B T D"]:
-    """For every place of every log the sum, or the mean, of the rows up to it; padding stands behind all of them."""
+    """The sum, or the mean, of the rows up to every place of every log; padding is at the end."""
     sums = rows_of(rows, log).cumsum(dim=1)  # Eq. 14
     if pooling == "sum":
         return sums
@@ -19,7 +19,7 @@ def running_sums(rows: Float[Tensor, "M D"], log: Int[Tensor, "B T"], pooling: s
 
 
 def distinct(items: Int[Tensor, "B T"], known: Bool[Tensor, "B T"]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
-    """The known items of each row in the order of their numbers, and which are neither padding nor repeated."""
+    """The known items of each row in ascending order, and a mask of those that are not padding or repeats."""
     beyond = torch.iinfo(items.dtype).max
     ordered = torch.where(known, items, beyond).sort(dim=1).values
     first = torch.ones_like(known)
@@ -31,6 +31,8 @@ def distinct(items: Int[Tensor, "B T"], known: Bool[Tensor, "B T"]) -> tuple[Int
 def columns_of(
     history: Int[Tensor, "B T"], items: Int[Tensor, "B T"], known: Bool[Tensor, "B T"]
 ) -> Int[Tensor, "B T"]:
-    """For each place of a history where `distinct` holds its item; any column for padding."""
-    filled = torch.where(known, items, -1).cummax(dim=1).values  # gaps repeat the item before them: still in order
+    """The column of `distinct` that holds the item of each place of a history; any column for padding."""
+    filled = (
+        torch.where(known, items, -1).cummax(dim=1).values
+    )  # gaps repeat the item before them, so the row stays sorted
     return torch.searchsorted(filled, history.contiguous()).clamp(max=items.shape[1] - 1)

@@ -1,6 +1,6 @@
-"""Which items each account holds in training, and fair draws from those that it does not.
+"""The items of each account in training, and uniform samples of the other items.
 
-Shapes: N accounts, M items, I questions, K items drawn for each.
+Shapes: N accounts, M items, I queries, K sampled items for each.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from lightgc2n.graph.sequential import build_graph
 
 
 class Holdings(nn.Module):
-    """The distinct items of every account: account a holds items[offsets[a]] to items[offsets[a + 1]], in order."""
+    """The distinct items of every account: items[offsets[a]:offsets[a + 1]] for account a, ascending."""
 
     offsets: Int[Tensor, "N_and_one"]
     items: Int[Tensor, "E"]
-    free_before: Int[Tensor, "E"]  # how many items an account does not hold stand before each that it holds
+    free_before: Int[Tensor, "E"]  # for each held item, the number of smaller items that the account does not hold
 
     def __init__(self, offsets: Int[Tensor, "N_and_one"], items: Int[Tensor, "E"], catalogue: int) -> None:
         super().__init__()
@@ -31,13 +31,13 @@ class Holdings(nn.Module):
 
     @classmethod
     def of(cls, train: Training) -> "Holdings":
-        """What the training sequences hold."""
+        """The items of the training sequences."""
         held = build_graph(train).items_of_account
         return cls(torch.from_numpy(held.offsets), torch.from_numpy(held.columns), train.items)
 
     @classmethod
     def restored(cls, tensors: Mapping[str, Tensor], catalogue: int) -> "Holdings":
-        """What was saved as a part called `holdings`."""
+        """Rebuild from the tensors of a saved part called `holdings`."""
         return cls(tensors["holdings.offsets"], tensors["holdings.items"], catalogue)
 
     @property
@@ -45,24 +45,24 @@ class Holdings(nn.Module):
         return len(self.offsets) - 1
 
     def padded(self, account: Int[Tensor, "I"], width: int) -> tuple[Int[Tensor, "I width"], Bool[Tensor, "I width"]]:
-        """The first `width` items of each account, and which are not padding; a stranger (-1) holds nothing."""
+        """The first `width` items of each account, and a mask; an unseen account (-1) has none."""
         first, stop = self.offsets[account.clamp(min=0)], self.offsets[account + 1]
         place = first[:, None] + torch.arange(width, device=account.device)
         known = (place < stop[:, None]) & (account >= 0)[:, None]
         return self.items[torch.where(known, place, 0)] * known, known
 
     def absent(self, account: Int[Tensor, "I"], count: int) -> Int[Tensor, "I K"]:
-        """Items drawn evenly from those an account does not hold; the last item for one that holds them all."""
+        """Items sampled uniformly from those the account does not hold; the last item for one that holds them all."""
         first = self.offsets[account]
         free = (self.catalogue - (self.offsets[account + 1] - first)).clamp(min=1)
         draw = torch.randint(2**62, (len(account), count), device=account.device) % free[:, None]
-        # The draw-th free item stands behind as many held ones as have at most that many free ones before them.
+        # The draw-th free item comes after all held items that have at most `draw` free items before them.
         key = account[:, None] * (self.catalogue + 1) + draw
         held_before = torch.searchsorted(self.free_before, key, right=True) - first[:, None]
         return (draw + held_before).clamp(max=self.catalogue - 1)
 
 
 def even_weights(offsets: Int[Tensor, "N_and_one"]) -> Float[Tensor, "N"]:
-    """Weights of a mean over the accounts that hold anything."""
+    """The weights of the mean over accounts with items."""
     active = (offsets.diff() > 0).float()
     return active / active.sum().clamp(min=1)

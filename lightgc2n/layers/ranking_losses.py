@@ -1,4 +1,4 @@
-"""Losses that ask for the next item: over all items, or among the other targets of the batch and some drawn ones.
+"""Losses of the next item: over all items, or among the other targets of the batch and sampled items.
 
 Shapes: P targets, G groups of B targets, C candidates beside the target, M items, H width of a state.
 """
@@ -13,8 +13,9 @@ from torch.nn.functional import embedding, pad
 
 from lightgc2n.data.batches import TrainingBatch
 from lightgc2n.layers.crossentropy import linear_cross_entropy
+from lightgc2n.layers.propagation import entries_of, rows_of
 from lightgc2n.layers.recurrent import ItemVectors
-from lightgc2n.layers.sampled import sampled_softmax
+from lightgc2n.layers.sampled_losses import sampled_softmax
 
 TINY = 1e-24  # inside a logarithm
 
@@ -33,7 +34,7 @@ def bpr_max(
     regularisation: float,
     elu: float,
 ) -> Float[Tensor, "*batch"]:
-    """The target against each negative, weighted by how high the negative stands among the negatives.
+    """The target against each negative, weighted by the softmax of the negatives.
 
     Args:
         elu: below zero a score r counts as elu · (exp(r) - 1); 0 leaves scores as they are.
@@ -49,10 +50,10 @@ def bpr_max(
 def top1(
     positive: Float[Tensor, "*batch"], negatives: Float[Tensor, "*batch C"], usable: Bool[Tensor, "*batch C"]
 ) -> Float[Tensor, "*batch"]:
-    """How far negatives stand above the target and from zero, of scores that tanh keeps from drifting."""
+    """How far the negatives are above the target and above zero; tanh bounds the scores."""
     positive, negatives = positive.tanh(), negatives.tanh()
     terms = (negatives - positive[..., None]).sigmoid() + negatives.square().sigmoid()
-    # The positive is one of the N_S candidates: σ(r_i - r_i) = 1/2 stays, its σ(r_i²) is taken away.
+    # The target is one of the N_S candidates: σ(r_i - r_i) = 1/2 stays, σ(r_i²) is subtracted.
     return ((terms * usable).sum(dim=-1) + 0.5) / (usable.sum(dim=-1) + 1)  # (1/N_S) Σ_j [σ(r_j - r_i) + σ(r_j²)]
 
 
@@ -60,21 +61,21 @@ class FullCrossEntropy(nn.Module):
     """The mean cross-entropy of the targets, over all items."""
 
     def forward(self, states: Float[Tensor, "B T H"], items: ItemVectors, batch: TrainingBatch) -> Float[Tensor, ""]:
-        asked = states.flatten(0, 1)[batch.at]
-        return linear_cross_entropy(asked, items.outputs, batch.target, batch.share, items.bias)
+        queries = states.flatten(0, 1)[batch.at]
+        return linear_cross_entropy(queries, items.outputs, batch.target, batch.share, items.bias)
 
 
 class SampledLoss(nn.Module):
-    """A loss over the targets of as many rows as the batch has, and items drawn by a power of their counts.
+    """A loss among the targets of a group of rows and items sampled by a power of their counts.
 
-    Targets are taken place by place, so that the others of a group are mostly of other rows. A candidate that is the
-    target itself is left out.
+    Groups are formed place by place, so that the other targets of a group are mostly of other rows. A candidate that
+    equals the target is left out.
 
     Args:
-        samples: items drawn in each step, besides the targets of the group.
-        alpha: an item is drawn in proportion to its count to this power.
-        correction: how much of log P_j is taken from a score, where P_j is the count of a target and the count to the
-            power alpha of a drawn item.
+        samples: items sampled in each step, besides the targets of the group.
+        alpha: the sampling probability is proportional to the count to this power.
+        correction: the multiple of log P_j that is subtracted from a score, where P_j is the count of a target, and the
+            count to the power alpha of a sampled item.
     """
 
     counts: Float[Tensor, "M"]
@@ -93,16 +94,16 @@ class SampledLoss(nn.Module):
 
     def forward(self, states: Float[Tensor, "B T H"], items: ItemVectors, batch: TrainingBatch) -> Float[Tensor, ""]:
         by_place = batch.counts.T
-        questions, target = states.transpose(0, 1)[by_place], batch.next_item.T[by_place]
+        queries, target = states.transpose(0, 1)[by_place], batch.next_item.T[by_place]
         targets, rows = len(target), len(batch.account)
         groups = -(-targets // rows)
-        questions = pad(questions, (0, 0, 0, groups * rows - targets)).view(groups, rows, -1)
+        queries = pad(queries, (0, 0, 0, groups * rows - targets)).view(groups, rows, -1)
         target = pad(target, (0, groups * rows - targets)).view(groups, rows)
-        asked = (torch.arange(groups * rows, device=target.device) < targets).view_as(target)
-        return self.among(questions, target, asked, self.drawn(), items)[asked].mean()
+        real_targets = (torch.arange(groups * rows, device=target.device) < targets).view_as(target)
+        return self.among(queries, target, real_targets, self.drawn(), items)[real_targets].mean()
 
     def drawn(self) -> Int[Tensor, "S"]:
-        """Items that occur in training, with repeats."""
+        """Sampled items that occur in training, with repeats."""
         weights = self.counts.pow(self.alpha) * (self.counts > 0)
         if self.samples == 0:
             return torch.empty(0, dtype=torch.long, device=weights.device)
@@ -110,21 +111,23 @@ class SampledLoss(nn.Module):
 
     def among(
         self,
-        questions: Float[Tensor, "G B H"],
+        queries: Float[Tensor, "G B H"],
         target: Int[Tensor, "G B"],
-        asked: Bool[Tensor, "G B"],
+        real_targets: Bool[Tensor, "G B"],
         drawn: Int[Tensor, "S"],
         items: ItemVectors,
     ) -> Float[Tensor, "G B"]:
-        """The loss of each target among the targets of its group and the drawn items; padding is no candidate."""
-        to_targets = questions @ embedding(target, items.outputs).mT + self._bias(items, target, 1.0)[:, None]
-        to_drawn = questions @ items.outputs[drawn].T + self._bias(items, drawn, self.alpha)
+        """The loss of each target among the targets of its group and the sampled items; padding is no candidate."""
+        to_targets = queries @ embedding(target, items.outputs).mT + self._bias(items, target, 1.0)[:, None]
+        to_drawn = queries @ rows_of(items.outputs, drawn).T + self._bias(items, drawn, self.alpha)
         candidate = torch.cat([target, drawn.expand(len(target), -1)], dim=1)[:, None]
-        real = pad(asked, (0, len(drawn)), value=True)[:, None]
+        real = pad(real_targets, (0, len(drawn)), value=True)[:, None]
         usable = real & (candidate != target[..., None])
         own = to_targets.diagonal(dim1=1, dim2=2)
         return self.criterion(own, torch.cat([to_targets, to_drawn], dim=2), usable)
 
     def _bias(self, items: ItemVectors, item: Int[Tensor, "*items"], power: float) -> Float[Tensor, "*items"]:
         """b_j - λ_q log P_j."""
-        return items.bias[item] - self.correction * power * self.counts[item].clamp(min=1).log()  # r'_j = r_j - ...
+        return (
+            entries_of(items.bias, item) - self.correction * power * self.counts[item].clamp(min=1).log()
+        )  # r'_j = r_j - ...

@@ -1,7 +1,7 @@
-"""Gated recurrent units over logs, what they read and what they answer with.
+"""GRUs over logs, and the item embeddings that they read and score with.
 
 Shapes: B logs, T longest log, M items, D width of an input, H width of a state.
-Padding stands on the right, so that it never reaches the state of an event: no layer here needs a mask.
+Padding is on the right, so it never reaches the state of an event and no layer needs a mask.
 """
 
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-# A GPU would otherwise round the products of a recurrence to ten bits, and rank other items first than a CPU.
+# TF32 rounds products to ten bits, so that a GPU would rank differently from a CPU.
 torch.backends.cudnn.allow_tf32 = False
 
 
 def new_gru(input_width: int, width: int) -> nn.GRU:
-    """One layer with every gate's block of weights drawn by its own size, and no bias to start with."""
+    """A GRU layer with Xavier-initialised gates and zero biases."""
     gru = nn.GRU(input_width, width, batch_first=True)
     start_gates(gru)
     return gru
@@ -25,7 +25,7 @@ def new_gru(input_width: int, width: int) -> nn.GRU:
 
 @torch.no_grad()
 def start_gates(gru: nn.GRU | nn.GRUCell) -> None:
-    """Uniform within ± √(6 / (rows + columns)) of a gate's block, since the three blocks only share their storage."""
+    """Xavier initialisation of each gate's block by its own size; PyTorch stores the three blocks in one matrix."""
     for parameter in gru.parameters():
         if parameter.dim() == 1:
             nn.init.zeros_(parameter)
@@ -35,12 +35,12 @@ def start_gates(gru: nn.GRU | nn.GRUCell) -> None:
 
 
 def whole_row(gru: nn.GRU, inputs: Float[Tensor, "B T D"], start: Float[Tensor, "B H"]) -> Float[Tensor, "B T H"]:
-    """The state after every event; gradients flow back through the whole row."""
+    """The state after every event; gradients flow through the whole row."""
     return gru(inputs, start[None].contiguous())[0]
 
 
 def one_step(gru: nn.GRU, inputs: Float[Tensor, "B T D"], start: Float[Tensor, "B H"]) -> Float[Tensor, "B T H"]:
-    """The same states, each with the state before it taken as a value: gradients flow back through one event."""
+    """The same states, each with the previous state detached: gradients flow through one event."""
     with torch.no_grad():
         values = whole_row(gru, inputs, start)
     before = torch.cat([start[:, None], values[:, :-1]], dim=1)
@@ -49,7 +49,7 @@ def one_step(gru: nn.GRU, inputs: Float[Tensor, "B T D"], start: Float[Tensor, "
 
 
 class GRUStack(nn.Module):
-    """Some layers, each fed with the states of the one below it; only the first one has a start other than zero.
+    """Stacked GRU layers; only the first has an initial state other than zero.
 
     Args:
         run: `whole_row` or `one_step`.
@@ -65,8 +65,8 @@ class GRUStack(nn.Module):
     def forward(self, inputs: Float[Tensor, "B T D"], start: Float[Tensor, "B H"]) -> Float[Tensor, "B T H"]:
         states = inputs
         for layer in self.layers:
-            # Differs: the official code also carries the dropped state to the next event; here only what leaves the
-            # layer is dropped, as in other recurrent layers, so that one fused call can run over the row.
+            # Differs: the official code also drops the state that goes to the next event; here only the output is
+            # dropped, as in other recurrent layers, so that one fused call runs over the row.
             states = dropout(self.run(layer, states, start), self.dropped, self.training)
             start = torch.zeros_like(start)
         return states
@@ -74,7 +74,7 @@ class GRUStack(nn.Module):
 
 @dataclass(frozen=True)
 class ItemVectors:
-    """What an item looks like as an input and as an answer."""
+    """The input embeddings, output embeddings and biases of the items."""
 
     inputs: Float[Tensor, "M D"]
     outputs: Float[Tensor, "M H"]
@@ -85,7 +85,7 @@ class ItemVectors:
 
 
 class SharedItems(nn.Module):
-    """One vector an item, which is both its input and its answer."""
+    """One embedding for each item, used as input and output."""
 
     def __init__(self, items: int, width: int) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class SharedItems(nn.Module):
 
 
 class SeparateItems(nn.Module):
-    """One vector an item for the input, another for the answer."""
+    """Separate input and output embeddings for each item."""
 
     def __init__(self, items: int, width: int, output_width: int) -> None:
         super().__init__()
@@ -116,6 +116,6 @@ def _drawn(rows: int, columns: int) -> nn.Parameter:
 def last_states(
     states: Float[Tensor, "B T H"], start: Float[Tensor, "B H"], length: Int[Tensor, "B"]
 ) -> Float[Tensor, "B H"]:
-    """The state after the last event of each log; an empty log is still at its start."""
+    """The state after the last event of each log; the initial state for an empty log."""
     after = torch.cat([start[:, None], states], dim=1)
     return after.take_along_dim(length[:, None, None], dim=1)[:, 0]

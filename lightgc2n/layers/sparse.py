@@ -1,4 +1,4 @@
-"""Sparse tables as rows of (column, value), with the two products that counting models need."""
+"""Sparse matrices in CSR form, with the two products that simple baselines need."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ Array = npt.NDArray[np.int64]
 
 
 class SparseRows(nn.Module):
-    """A table whose row r holds values[offsets[r]:offsets[r + 1]] at the columns of the same places."""
+    """A CSR matrix: row r has values[offsets[r]:offsets[r + 1]] at the columns of the same range."""
 
     offsets: Int[Tensor, "rows_and_one"]
     columns: Int[Tensor, "entries"]
@@ -24,13 +24,13 @@ class SparseRows(nn.Module):
         self.register_buffer("values", values)
 
     def add_rows_to(self, scores: Float[Tensor, "B M"], rows: Int[Tensor, "B"], weight: float = 1.0) -> None:
-        """Adds row rows[b], times `weight`, to scores[b], in place."""
+        """Add row rows[b], times `weight`, to scores[b], in place."""
         batch, place = self.expand(rows)
         flat = batch * scores.shape[1] + self.columns[place]
         scores.view(-1).index_add_(0, flat, (self.values[place] * weight).to(scores.dtype))
 
     def expand(self, rows: Int[Tensor, "B"]) -> tuple[Int[Tensor, "E"], Int[Tensor, "E"]]:
-        """All entries of the given rows: the place in `rows` each belongs to, and its place in the table."""
+        """All entries of the given rows: the index into `rows` of each, and its index into the matrix."""
         counts = self.offsets[rows + 1] - self.offsets[rows]
         batch = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), counts)
         first = torch.cumsum(counts, 0) - counts
@@ -38,7 +38,7 @@ class SparseRows(nn.Module):
         return batch, place
 
     def times(self, dense: Float[Tensor, "W B"]) -> Float[Tensor, "rows B"]:
-        """The matrix product with a dense table."""
+        """The product with a dense matrix."""
         weights = self.values.to(dense.dtype)
         return embedding_bag(
             self.columns, dense, self.offsets, mode="sum", per_sample_weights=weights, include_last_offset=True
@@ -48,7 +48,7 @@ class SparseRows(nn.Module):
 def count_pairs(
     rows: Array, columns: Array, height: int, width: int, weights: npt.NDArray[np.float64] | None = None
 ) -> SparseRows:
-    """How often, or with which total weight, each pair (row, column) occurs."""
+    """The count, or the total weight, of each pair (row, column)."""
     keys, place = np.unique(rows.astype(np.int64) * width + columns, return_inverse=True)
     values = np.bincount(place, weights=weights, minlength=len(keys)).astype(np.float64)
     offsets = np.searchsorted(keys, np.arange(height + 1, dtype=np.int64) * width)

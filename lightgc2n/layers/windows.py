@@ -1,6 +1,6 @@
-"""Long logs cut to a bounded length, and their events laid side by side so that no layer computes padding.
+"""Long logs cut to a bounded length, and packing of events so that no layer computes padding.
 
-Shapes: B logs, T longest log, P events, I questions, W events read, C any width.
+Shapes: B logs, T longest log, P events, I queries, W events read, C any width.
 """
 
 from dataclasses import dataclass, replace
@@ -14,24 +14,24 @@ from lightgc2n.data.batches import Batch, TrainingBatch
 
 @dataclass(frozen=True)
 class Packing:
-    """Where each event stands in a table of logs; events come log by log, the oldest first."""
+    """The place of each event in a padded table of logs; events are packed log by log, the oldest first."""
 
     at: Int[Tensor, "P"]  # row * T + place
     age: Int[Tensor, "P"]  # 0 for the newest event of its log
     shape: tuple[int, int]
 
     def spread(self, events: Float[Tensor, "P C"]) -> Float[Tensor, "B T C"]:
-        """The events as a table of logs, filled up with zeros on the right."""
+        """The events as a padded table of logs."""
         table = events.new_zeros(self.shape[0] * self.shape[1], events.shape[1])
         return table.index_copy(0, self.at, events).view(*self.shape, events.shape[1])
 
     def collect(self, table: Float[Tensor, "B T C"]) -> Float[Tensor, "P C"]:
-        """The events of such a table, without its padding."""
+        """The events of a padded table, without padding."""
         return table.flatten(0, 1).index_select(0, self.at)
 
 
 def pack(seen: Bool[Tensor, "B T"]) -> Packing:
-    """Where the events stand that are `seen`, which must be the first of their rows."""
+    """The packing of the events that are `seen`, which must come first in their rows."""
     at = seen.flatten().nonzero()[:, 0]
     age = seen.sum(dim=1)[at // seen.shape[1]] - 1 - at % seen.shape[1]
     return Packing(at, age, (seen.shape[0], seen.shape[1]))
@@ -40,7 +40,7 @@ def pack(seen: Bool[Tensor, "B T"]) -> Packing:
 def histories_before(
     log: Int[Tensor, "B T"], row: Int[Tensor, "I"], place: Int[Tensor, "I"], longest: int, newest_first: bool
 ) -> tuple[Int[Tensor, "I W"], Bool[Tensor, "I W"]]:
-    """The newest events up to and with some places of logs, one row each, and which of them are events.
+    """The newest events up to and including the given places of logs, one row each, and a mask.
 
     Args:
         place: -1 for a history without events.
@@ -53,7 +53,7 @@ def histories_before(
 
 
 def draw_places(counts: Bool[Tensor, "B T"], most: int) -> tuple[Int[Tensor, "I"], Int[Tensor, "I"]]:
-    """At most so many places of each row, drawn evenly from those that count."""
+    """At most `most` places of each row, sampled uniformly from those that count."""
     lots = torch.rand(counts.shape, device=counts.device).masked_fill(~counts, -1.0)
     drawn = lots.topk(min(most, counts.shape[1]), dim=1)
     row, column = torch.nonzero(drawn.values >= 0, as_tuple=True)
@@ -61,7 +61,7 @@ def draw_places(counts: Bool[Tensor, "B T"], most: int) -> tuple[Int[Tensor, "I"
 
 
 def newest_part(batch: Batch, longest: int) -> Batch:
-    """The same histories, of which only the newest events are left."""
+    """The histories cut to their newest `longest` events."""
     length = batch.length.clamp(max=longest)
     width = min(longest, batch.history.shape[1])
     place = torch.arange(width, device=length.device) + (batch.length - length)[:, None]
@@ -71,9 +71,9 @@ def newest_part(batch: Batch, longest: int) -> Batch:
 
 
 def cut_rows(batch: TrainingBatch, longest: int) -> TrainingBatch:
-    """Rows of at most `longest` events, cut from the newest event backwards; a cut loses context, never a target.
+    """Rows of at most `longest` events, cut from the newest event backwards; a cut loses context but no target.
 
-    The parts of a log stand one behind the other, the oldest first; parts without a target are left out.
+    The parts of a log are consecutive rows, the oldest first; parts without a target are left out.
     """
     width = batch.log.shape[1]
     if width <= longest:

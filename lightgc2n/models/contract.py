@@ -1,4 +1,4 @@
-"""What every model of the zoo can do; the training loop, evaluation and commands know nothing else of it."""
+"""The interface of every model; training, evaluation and the commands use nothing else of a model."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -13,49 +13,48 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
 
-WITH_LATENT_USERS = (
-    *("lightgc2n", "lightgc2n-wo-la", "lightgc2n-wo-dr", "lightgc2n-wo-cl", "lightgc2n-wo-s"),
-    *("lightgc2n-plus", "lightgc2n-plus-wo-state", "lightgc2n-plus-wo-steps", "lightgc2n-plus-wo-memory"),
-    "lightgc2n-plus-wo-trends",
-)
-
 
 @dataclass(frozen=True)
 class LatentUsers:
-    """The A latent users of B accounts, and whose each of T events is."""
+    """The A latent users of B accounts, and how likely each of T events is theirs."""
 
-    ownership: Float[Tensor, "B A T"]  # by the places of the history: sums to one over A, 0 on padding
-    weight: Float[Tensor, "B A"]  # how much of the account each latent user is; sums to one over A
+    ownership: Float[Tensor, "B A T"]  # sums to one over A for each event of the history; 0 on padding
+    weight: Float[Tensor, "B A"]  # the share of each latent user in the account; sums to one over A
 
 
 class Model(nn.Module):
-    """A floor or a trained model."""
+    """A trained model or a simple baseline."""
 
     config: Any
-    scores_unseen_items: ClassVar[bool] = False  # whether a score for an item without training events means anything
+    scores_unseen_items: ClassVar[bool] = False  # whether scores of items without training events are meaningful
 
-    def carried(self) -> dict[str, str]:
-        """What newer data finds by id: saved tensors whose rows stand for `accounts` or `items`.
+    def warm_start_tensors(self) -> dict[str, str]:
+        """The saved tensors that a warm start on newer data treats specially, by name.
 
-        Other parameters are carried over as they are. Other buffers are those of the newer data, like a graph, unless
-        they are said to be `whole`: drawn once, or learned.
+        `accounts` or `items`: rows are remapped by id. `whole`: a buffer that is copied. All other parameters are
+        copied, and all other buffers, such as a graph, are those of the newer data.
         """
         return {}
 
     @property
-    def fixed_work(self) -> bool:
-        """Whether `encode` and `losses` depend on the shapes of a batch alone and never wait for the host."""
+    def cuda_graph_safe(self) -> bool:
+        """Whether a training step can be captured as a CUDA graph: fixed shapes, no synchronisation with the host."""
+        return False
+
+    @property
+    def has_latent_users(self) -> bool:
+        """Whether `latent_users` can be called."""
         return False
 
     def start_epoch(self, epoch: int) -> None:
-        """Refreshes what is computed once an epoch."""
+        """Refresh what is computed once an epoch."""
 
     @abstractmethod
     def encode(self) -> Any:
-        """All that does not depend on the batch, once a step and once an evaluation."""
+        """Compute all that does not depend on the batch: once a training step, once an evaluation."""
 
     def losses(self, encoded: Any, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
-        """The terms of the loss by name, which the loop adds; none for a model that is not trained."""
+        """The terms of the loss by name, which the training loop adds; a simple baseline has none."""
         return {}
 
     @abstractmethod
@@ -63,26 +62,26 @@ class Model(nn.Module):
         """A score for each item of the domain."""
 
     def fold_in_scores(self, encoded: Any, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
-        """Scores by the history alone, where a model would otherwise use what training knows of the account."""
+        """Scores from the given history alone, for models that otherwise use the account's training events."""
         return self.scores(encoded, batch, domain)
 
-    def people(self, encoded: Any, batch: Batch) -> LatentUsers:
-        """The latent users that a history gives, for models that have them."""
+    def latent_users(self, encoded: Any, batch: Batch) -> LatentUsers:
+        """The latent users of a history, for models that have them."""
         raise SettingError(
-            f"this model has no latent users, so it cannot say whose an event is. "
-            f"Train one that has: {', '.join(WITH_LATENT_USERS)}."
+            "this model has no latent users, so it cannot assign events to them. "
+            "Train a model that has, such as lightgc2n-plus."
         )
 
     def refresh(self, known: Training) -> bool:
-        """Takes in what has happened up to the questions, by counting alone; says whether it has.
+        """Recount the model's statistics on all events known at query time; return whether the model has such.
 
-        Only protocols that know of such events ask for it. Weights stay as they were learned.
+        Only protocols with such events call it. Learned weights do not change.
         """
         return False
 
     def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
-        """Fits on validation events what is fitted there."""
+        """Select on validation events what training does not learn."""
 
     def fitted(self) -> dict[str, float]:
-        """What `calibrate` has chosen, for reports."""
+        """The values that `calibrate` selected, for reports."""
         return {}

@@ -85,6 +85,10 @@ class PeopleFinder:
         share = self._with_older(sessions, recent, assign(found, size, count))
         return People(count, float(likely[count - 1]), likely, share[logs.session], logs.session)
 
+    def sessions_of(self, items: Ints | Longs, times: Longs | None) -> Longs:
+        """For each event of a history the number of its session; a history that `find` refuses is refused here too."""
+        return self._history(items, times).session
+
     def _with_older(self, sessions: Sessions, recent: Longs, share: Floats) -> Floats:
         """The shares of all sessions, those before the recent ones being given to the people found in these."""
         older = np.arange(recent[0])

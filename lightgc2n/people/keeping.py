@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from lightgc2n import __version__
 from lightgc2n.data.files import new_folder
+from lightgc2n.data.folder_kinds import FolderKind
 from lightgc2n.errors import DataError
 from lightgc2n.people.contrast import Contrast
 from lightgc2n.people.counting import FEATURES, OF_EVIDENCE, CountHead
@@ -23,6 +24,7 @@ from lightgc2n.people.evidence import Learned
 from lightgc2n.people.finding import PeopleFinder
 
 FACTS, ARRAYS = "finder.json", "finder.safetensors"
+FINDER = FolderKind("people finder", FACTS, (ARRAYS,))
 SCHEMA = 1
 WEIGHTS = ("inward", "threshold", "outward", "straight", "constant")
 
@@ -34,7 +36,7 @@ def save_finder(finder: PeopleFinder, folder: Path, force: bool = False, of: dic
         of: what it was learned from, ready for JSON; `load_finder` can be told to insist on it.
     """
     facts = {"made_by": f"lightgc2n {__version__}", "schema": SCHEMA, "of": of, **numbers_of(finder)}
-    with new_folder(folder, force, marker=FACTS) as new:
+    with new_folder(folder, force, kind=FINDER) as new:
         (new / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
         save_file({name: np.ascontiguousarray(array) for name, array in arrays_of(finder).items()}, new / ARRAYS)
 

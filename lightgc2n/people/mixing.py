@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
-from lightgc2n.evaluation.people import adjusted_rand, overlaps
+from lightgc2n.metrics.clustering import adjusted_rand, overlaps
 from lightgc2n.people.asking import ask_all, by_evidence
 from lightgc2n.people.assigning import assign
 from lightgc2n.people.clustering import MOST_PEOPLE

@@ -26,6 +26,16 @@ def session_numbers(offsets: Longs, times: Longs | None, gap: int | None = None)
     return np.cumsum(begins) - 1
 
 
+def newest_sessions(session: Longs, most: int) -> slice:
+    """The events of the newest sessions of one account, at most so many.
+
+    Args:
+        session: of each event its number, counted from 0.
+    """
+    first = 0 if not len(session) else int(session[-1]) + 1 - most
+    return slice(int(np.searchsorted(session, first)) if first > 0 else 0, len(session))
+
+
 def usual_gap(times: Longs) -> int:
     """An hour; where times are whole days, no pause at all, so that a session is a day."""
     return HOUR if has_hours(times) else 0

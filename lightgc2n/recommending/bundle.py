@@ -15,9 +15,11 @@ from lightgc2n.errors import DataError, ScoreError, SettingError
 from lightgc2n.people.finding import PeopleFinder
 from lightgc2n.recommending.answering import Flags, Floats, Wish
 from lightgc2n.recommending.answers import Recommendations
-from lightgc2n.recommending.bundle_files import GRAPH, open_bundle
+from lightgc2n.recommending.bundle_files import GRAPH, HISTORIES, SERVER, open_bundle
 from lightgc2n.recommending.bundle_parts import Device, Server, read_device, read_server
 from lightgc2n.recommending.bundle_people import read_finder
+from lightgc2n.recommending.bundle_schema import OUTPUTS, USER_OUTPUTS, check_graph
+from lightgc2n.recommending.checks import need
 from lightgc2n.recommending.persons import AnsweringForPeople
 from lightgc2n.recommending.similar import ItemVectors
 from lightgc2n.recommending.times import Times
@@ -48,14 +50,17 @@ def load_bundle(folder: Path, threads: int = 1) -> "BundleRecommender":
         threads: of one request; a service that answers several at once does well with one.
     """
     files = open_bundle(folder)
-    try:
-        device = read_device(files)
-        server = read_server(files, device)
-        finder, vectors = read_finder(files, len(server.dataset.accounts)), ItemVectors(files)
-        session = _session(folder / GRAPH, threads)
-    except (ValueError, KeyError, TypeError, IndexError) as problem:
-        raise DataError(f"{folder}: its files do not fit each other: {problem}. Export it again.") from None
-    return BundleRecommender(device, server, session, finder, vectors)
+    device = read_device(files)
+    server = read_server(files, device)
+    finder, vectors = read_finder(files, len(server.dataset.accounts)), ItemVectors(files)
+    timed = HISTORIES not in files.server or finder is None or finder.gap is None or server.dataset.times is not None
+    need(timed, f"{files.folder / SERVER / HISTORIES}: times", "a table, as people are found by times", "nothing")
+    session = _session(files.folder / GRAPH, threads)
+    check_graph(session, files.config, str(files.folder / GRAPH))
+    found = BundleRecommender(device, server, session, finder, vectors)
+    try_out(found, str(files.folder / GRAPH))
+    files.refuse_changed()
+    return found
 
 
 def _session(path: Path, threads: int) -> Any:
@@ -70,7 +75,29 @@ def _session(path: Path, threads: int) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as problem:  # whatever onnxruntime has to say of a graph, it is the graph that is wrong
-        raise DataError(f"{path}: onnxruntime cannot read it: {str(problem)[:200]}.") from None
+        raise DataError(f"{path}: onnxruntime cannot read it: {_one_line(problem)}.") from None
+
+
+def try_out(recommender: "BundleRecommender", where: str) -> None:
+    """Asks a recommender once before anybody else does; raises an error unless all that it says is sound."""
+    try:
+        found = recommender.trial()
+    except Exception as problem:  # onnxruntime has several kinds, and none in common
+        raise DataError(f"{where}: cannot answer: {_one_line(problem)}.") from None
+    size, users = len(recommender.dataset.items), recommender.config["latent_users"]
+    shapes: dict[str, tuple[int, ...]] = {"best_scores": (2, 1), "best_items": (2, 1), "scores": (2, size)}
+    shapes |= {"ownership": (2, users, 2), "weights": (2, users)} if users else {}
+    for name, shape in shapes.items():
+        need(found[name].shape == shape, f"{where}: output {name}", f"shape {shape}", found[name].shape)
+        need(bool(np.isfinite(found[name]).all()), f"{where}: output {name}", "finite numbers", "others")
+    best = found["best_items"]
+    need(bool((best >= 0).all() and (best < size).all()), f"{where}: output best_items", f"items below {size:,}", best)
+    scores = np.take_along_axis(found["scores"], best, axis=1)
+    need(np.array_equal(found["best_scores"], scores), f"{where}: output best_scores", "those of best_items", "others")
+
+
+def _one_line(problem: Exception) -> str:
+    return " ".join(str(problem).split())[:200]
 
 
 class BundleRecommender(AnsweringForPeople):
@@ -124,6 +151,17 @@ class BundleRecommender(AnsweringForPeople):
         (place,) = self._indices([("similar", item)])
         items, cosines = self._vectors.nearest(place, self._learned, k)
         return self._told(None, items.tolist(), cosines.tolist(), 1, ())
+
+    def trial(self) -> dict[str, npt.NDArray[Any]]:
+        """What the graph gives for a history of two events and one of one: of the first account, and of nobody."""
+        size, wish = len(self.dataset.items), Wish(1, False, self._everything)
+        events = np.array([0, size - 1], dtype=np.int32)
+        first = Question(None, 0 if len(self.dataset.accounts) else NOTHING, events, True, (), wish)
+        feed = self._feed(
+            [first, Question(None, NOTHING, events[1:], False, (), wish)], 1, _handicap(wish.listed)[None]
+        )
+        names = [*OUTPUTS, *(USER_OUTPUTS if self.config["latent_users"] else ())]
+        return dict(zip(names, self._session.run(names, feed), strict=True))
 
     def _answer_for_one(self, questions: Sequence[Question]) -> list[Recommendations]:
         if not questions:

@@ -1,27 +1,31 @@
 """What the two parts of a bundle hold, read with numpy and safetensors."""
 
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import safe_open
 
-from lightgc2n.data.dataset import Dataset, Domain, Ints, Longs, read_ids
+from lightgc2n.data.dataset import Dataset, Domain, Ints, Longs
 from lightgc2n.errors import DataError
 from lightgc2n.recommending.bundle_files import (
     ACCOUNTS,
+    CARD,
     HISTORIES,
     ITEMS,
     SERVER,
+    SERVER_FACTS,
     TITLES,
     VECTORS,
     WEIGHTS,
     BundleFiles,
-    identity,
 )
+from lightgc2n.recommending.bundle_schema import HISTORY_TABLES, VECTOR_TABLES, WEIGHT_TABLES
+from lightgc2n.recommending.bundle_tables import NUMBERS_AT_ONCE, POPULARITY, check_weights, read_tables
+from lightgc2n.recommending.checks import AGAIN, need
 
-POPULARITY = "popularity"
 MIDDLE = 128  # the byte that stands for 0, in tables that are bytes
 
 
@@ -33,6 +37,7 @@ class Device:
     items: list[str]
     titles: dict[str, str]
     popularity: npt.NDArray[np.unsignedinteger[Any]]
+    card: str
 
     @property
     def model(self) -> str:
@@ -64,46 +69,59 @@ class Server:
 
 
 def read_device(files: BundleFiles) -> Device:
-    """The device part; ValueError and its like where the files do not fit each other."""
-    items = read_ids(files.folder / ITEMS)
-    popularity = read_arrays(files, WEIGHTS, POPULARITY)[POPULARITY]
-    need(len(items) == files.config["items"] == len(popularity) > 0, "the number of items")
-    titles: dict[str, str] = {}
-    if TITLES in files.device:
-        lines = (line.partition("\t") for line in read_ids(files.folder / TITLES))
-        titles = {item: title for item, _, title in lines}
-    return Device(files.config, items, titles, popularity)
+    """The device part, checked."""
+    items, config = files.read_ids(ITEMS), files.config
+    need(len(items) == config["items"], f"{files.folder / ITEMS}: lines", f"{config['items']:,}", len(items))
+    for domain in config["data"]["domains"]:
+        _refuse_twice(items[domain["start"] : domain["stop"]], files.folder / ITEMS)
+    check_weights(files)
+    popularity = read_tables(files, WEIGHTS, {POPULARITY: WEIGHT_TABLES[POPULARITY]}, {"items": len(items)})[POPULARITY]
+    titles = _titles(files) if TITLES in files.device else {}
+    return Device(config, items, titles, popularity, files.read_text(CARD))
 
 
 def read_server(files: BundleFiles, device: Device) -> Server:
-    """The server part, or one without accounts."""
-    width, size = int(files.config["account_width"]), len(device.items)
-    accounts = read_ids(files.folder / SERVER / ACCOUNTS) if files.server else []
-    number = len(accounts)
+    """The server part, checked, or one without accounts."""
+    width = files.config["account_width"]
+    accounts = files.read_ids(f"{SERVER}/{ACCOUNTS}") if files.server else []
+    number, place = len(accounts), files.folder / SERVER
+    need(
+        number == files.accounts, f"{place / SERVER_FACTS}: accounts", f"{number:,}, as {ACCOUNTS} has", files.accounts
+    )
+    _refuse_twice(accounts, place / ACCOUNTS)
+    lengths = {"accounts": number, "accounts + 1": number + 1, "account width": width}
     nothing: dict[str, Any] = {"offsets": np.zeros(number + 1, dtype=np.int64), "events": np.empty(0, dtype=np.int32)}
     histories, vectors = nothing, np.zeros((number, width), dtype=np.float32)
     if HISTORIES in files.server:
-        histories = read_arrays(files, f"{SERVER}/{HISTORIES}")
+        histories = read_tables(files, f"{SERVER}/{HISTORIES}", HISTORY_TABLES, lengths)
     if VECTORS in files.server:
-        vectors = read_arrays(files, f"{SERVER}/{VECTORS}", "account")["account"]
+        vectors = read_tables(files, f"{SERVER}/{VECTORS}", VECTOR_TABLES, lengths)["account"]
     held: dict[str, Any] = {"held_offsets": nothing["offsets"], "held_items": nothing["events"]} | histories
-    for offsets, events in ((histories["offsets"], histories["events"]), (held["held_offsets"], held["held_items"])):
-        _need_lines(offsets, events, number, size)
-    need(vectors.shape == (number, width), "the vectors of accounts")
-    need("times" not in histories or histories["times"].shape == histories["events"].shape, "the times of histories")
+    for offsets, events in (("offsets", "events"), ("held_offsets", "held_items")):
+        where = f"{place / HISTORIES}: "
+        need((offsets in histories) == (events in histories), where + offsets, f"{offsets} and {events}", "one of them")
+        _check_lines(held[offsets], held[events], len(device.items), where, offsets, events)
+    if "times" in histories:
+        _check_order(histories["times"], histories["offsets"], f"{place / HISTORIES}: times")
     dataset = _dataset(files, device, accounts, histories)
     bare = number > 0 and HISTORIES not in files.server
     return Server(dataset, bare, vectors, held["held_offsets"], held["held_items"])
 
 
+def _titles(files: BundleFiles) -> dict[str, str]:
+    lines = [line.partition("\t") for line in files.read_ids(TITLES)]
+    for number, (item, _, title) in enumerate(lines, start=1):
+        need(bool(item and title), f"{files.folder / TITLES}:{number}", "an item id, a tab and its title", item)
+    return {item: title for item, _, title in lines}
+
+
 def _dataset(files: BundleFiles, device: Device, accounts: list[str], histories: dict[str, Any]) -> Dataset:
     data = files.config["data"]
-    manifest = {"name": str(data["name"]), "kind": "logs", "checksum": identity(files.folder)}
     return Dataset(
-        manifest=manifest,
+        manifest={"name": data["name"], "kind": "logs", "checksum": files.checksum},
         accounts=accounts,
         items=device.items,
-        domains=tuple(Domain(str(one["name"]), int(one["start"]), int(one["stop"])) for one in data["domains"]),
+        domains=tuple(Domain(one["name"], one["start"], one["stop"]) for one in data["domains"]),
         offsets=histories["offsets"],
         sequence_accounts=np.arange(len(accounts), dtype=np.int32),
         events=histories["events"],
@@ -111,23 +129,24 @@ def _dataset(files: BundleFiles, device: Device, accounts: list[str], histories:
     )
 
 
-def _need_lines(offsets: Any, events: Any, accounts: int, items: int) -> None:
+def _check_lines(offsets: Any, items: Any, catalogue: int, where: str, starts: str, held: str) -> None:
     """Every number points at something."""
-    sound = offsets.shape == (accounts + 1,) and offsets[0] == 0 and offsets[-1] == len(events)
-    need(bool(sound and (np.diff(offsets) >= 0).all()), "the histories")
-    need(not len(events) or bool(events.min() >= 0 and events.max() < items), "the items of histories")
+    whole = offsets[0] == 0 and offsets[-1] == len(items)
+    need(bool(whole and (np.diff(offsets) >= 0).all()), where + starts, f"growing from 0 to {len(items):,}", offsets)
+    largest = int(items.max(initial=0))
+    need(largest < catalogue, where + held, f"items below {catalogue:,}", largest)
 
 
-def need(holds: bool, what: str) -> None:
-    """Stops at numbers that do not fit each other."""
-    if not holds:
-        raise ValueError(f"{what} cannot be right")
+def _check_order(times: Any, offsets: Any, where: str) -> None:
+    """Within a line no time is before the one to its left."""
+    for first in range(1, len(times), NUMBERS_AT_ONCE):
+        last = min(first + NUMBERS_AT_ONCE, len(times))
+        back = first + np.flatnonzero(times[first:last] < times[first - 1 : last - 1])
+        inside = back[offsets[np.searchsorted(offsets, back)] != back]
+        need(not len(inside), where, "oldest first", f"an earlier one at {inside[:1].tolist()}")
 
 
-def read_arrays(files: BundleFiles, name: str, *wanted: str) -> dict[str, Any]:
-    """Arrays of a safetensors file: those wanted, or all."""
-    try:
-        with safe_open(files.folder / name, framework="numpy") as file:
-            return {key: file.get_tensor(key) for key in wanted or file.keys()}
-    except Exception as problem:  # safetensors raises an error of its own for whatever is wrong with a file
-        raise DataError(f"{files.folder / name}: {problem}. Export it again.") from None
+def _refuse_twice(ids: list[str], path: Path) -> None:
+    if len(set(ids)) < len(ids):
+        twice = next(one for one, count in Counter(ids).items() if count > 1)
+        raise DataError(f"{path}: expected every id once, found {twice[:60]!r} twice. {AGAIN}")

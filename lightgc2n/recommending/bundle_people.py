@@ -10,35 +10,68 @@ from typing import Any
 import numpy as np
 
 from lightgc2n.errors import DataError
+from lightgc2n.people.contrast import FARTHEST
 from lightgc2n.people.finding import PeopleFinder
 from lightgc2n.people.keeping import finder_of
 from lightgc2n.people.sessions import DAY
-from lightgc2n.recommending.bundle_files import ACCOUNT_TABLES, FINDER, FINDER_FACTS, SERVER, BundleFiles, read_json
-from lightgc2n.recommending.bundle_parts import MIDDLE, need, read_arrays
+from lightgc2n.recommending import bundle_schema as schema
+from lightgc2n.recommending.bundle_files import ACCOUNT_TABLES, FINDER, FINDER_FACTS, SERVER, BundleFiles
+from lightgc2n.recommending.bundle_parts import MIDDLE
+from lightgc2n.recommending.bundle_tables import read_tables
+from lightgc2n.recommending.checks import AGAIN, need
 
 VECTORS, SCALES, EVENTS, FOLD = "tables.vectors", "tables.scales", "tables.events", "fold"
 DAYS = ("tables.first", "tables.middle")
 TABLES = (VECTORS, EVENTS, *DAYS)
+BYTES_AND_SCALES = 2  # the schema whose vectors were bytes with a scale for each row
+MOST_LOG_ODDS = 700  # exp of more is no number any more; learned ones reach about 20
 NIBBLE_MIDDLE = 8  # the half of a byte that stands for 0
 
 
 def read_finder(files: BundleFiles, accounts: int) -> PeopleFinder | None:
-    """The finder of a bundle, if it has one; ValueError and its like where its files do not fit each other.
+    """The finder of a bundle, checked, if it has one.
 
     Args:
         accounts: that the server part knows.
     """
     if FINDER not in files.device:
         return None
-    facts, arrays = read_json(files.folder / FINDER_FACTS), _as_floats(read_arrays(files, FINDER))
-    fold = np.zeros(0, dtype=np.int64)
-    if ACCOUNT_TABLES in files.server:
-        more = _as_floats(read_arrays(files, f"{SERVER}/{ACCOUNT_TABLES}"))
-        fold = more[FOLD].astype(np.int64)
-        arrays |= {name: np.concatenate([arrays[name], more[name]]) for name in TABLES if name in arrays}
+    need(FINDER_FACTS in files.device, f"{files.folder / FINDER_FACTS}", "a file of the bundle", "nothing")
+    facts = files.read_json(FINDER_FACTS)
+    schema.FINDER_FIELDS.check(facts, f"{files.folder / FINDER_FACTS}: ")
+    arrays, fold = _read(files, facts["gap"] is not None, accounts)
+    _check_odds(arrays, float(facts["prior"]), f"{files.folder / FINDER}: contrast")
     finder = finder_of(facts, arrays | {FOLD: fold})
-    _check(finder, files.config["items"], accounts)
+    _try(finder, files, accounts)
     return finder
+
+
+def _read(files: BundleFiles, timed: bool, accounts: int) -> tuple[dict[str, Any], Any]:
+    """All that was learned, and the fold of each account."""
+    old = files.config["schema"] == BYTES_AND_SCALES and files.config.get("int8", False)
+    lengths, path = {"items": files.config["items"], "accounts": accounts}, files.folder / FINDER
+    learned = read_tables(files, FINDER, schema.finder_tables(timed), lengths)
+    features, weights = len(learned["count.centre"]), len(learned["count.weights"])
+    need(features in schema.COUNTED_BY, f"{path}: count.centre", f"one of {schema.COUNTED_BY} numbers", features)
+    need(weights == 2 * features + 1, f"{path}: count.weights", f"{2 * features + 1} rows", weights)
+    tables = _as_floats(read_tables(files, FINDER, schema.item_tables("tables", old, timed), lengths))
+    need(len(tables[EVENTS]) > 0, f"{path}: {EVENTS}", "a table", "nothing")
+    fold = np.zeros(accounts, dtype=np.int64)
+    if ACCOUNT_TABLES in files.server:
+        name = f"{SERVER}/{ACCOUNT_TABLES}"
+        own = _as_floats(read_tables(files, name, schema.item_tables("more tables", old, timed), lengths))
+        tables = {key: np.concatenate([tables[key], own[key]]) for key in tables}
+        fold = read_tables(files, name, {FOLD: schema.FOLD}, lengths)[FOLD].astype(np.int64)
+        last = int(fold.max(initial=0))
+        need(last < len(tables[EVENTS]), f"{files.folder / name}: {FOLD}", f"below {len(tables[EVENTS])}", last)
+    return learned | tables, fold
+
+
+def _check_odds(arrays: dict[str, Any], prior: float, where: str) -> None:
+    """Whatever two sessions are like, the odds that they are one person's are a finite number."""
+    reach = [np.abs(arrays[f"contrast.{name}"]).sum() for name in ("outward", "straight", "constant")]
+    largest = float(reach[0] + FARTHEST * reach[1] + reach[2]) + abs(prior)
+    need(largest < MOST_LOG_ODDS, where, f"log odds below {MOST_LOG_ODDS}", largest)
 
 
 def _as_floats(arrays: dict[str, Any]) -> dict[str, Any]:
@@ -57,15 +90,14 @@ def of_nibbles(packed: Any) -> Any:
     return steps / np.maximum(np.linalg.norm(steps, axis=-1, keepdims=True), 1)  # no whole number is shorter
 
 
-def _check(finder: PeopleFinder, items: int, accounts: int) -> None:
-    """All of it fits: the tables each other, the accounts the tables, and the rest what is computed with it."""
-    tables, fold = finder.learned.tables, finder.learned.fold
-    need(finder.catalogue == items and tables.vectors.shape[:2] == tables.events.shape, "the tables of people")
-    days = (tables.first, tables.middle)
-    timed = [day is not None and day.shape == tables.events.shape for day in days]
-    need(all(timed) if finder.gap is not None else days == (None, None), "the tables of people")
-    need(fold.shape == (accounts,) and bool((fold >= 0).all() and (fold < len(tables.events)).all()), "who is whose")
-    try:
-        finder.find(np.zeros(2, dtype=np.int32), np.array([0, 9 * DAY]))  # two sessions, so that a pair is asked too
-    except DataError as problem:
-        raise ValueError(str(problem)) from None
+def _try(finder: PeopleFinder, files: BundleFiles, accounts: int) -> None:
+    """Finds people once in two sessions, for somebody new and for an account: all of it must be finite."""
+    items, times = np.array([0, files.config["items"] - 1], dtype=np.int32), np.array([0, 9 * DAY])
+    for row in (None, *range(min(accounts, 1))):
+        try:
+            with np.errstate(all="ignore"):
+                found = finder.find(items, times, row=row)
+            sound = bool(np.isfinite(found.share).all() and np.isfinite(found.chances).all())
+        except (DataError, ValueError, IndexError) as problem:
+            raise DataError(f"{files.folder / FINDER}: cannot find people: {problem}. {AGAIN}") from None
+        need(sound, f"{files.folder / FINDER}", "finite chances", found.chances)

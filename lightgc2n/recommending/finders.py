@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 
 from lightgc2n.data.splits import SplitConfig, Training, ranges
+from lightgc2n.data.writer_lock import recover
+from lightgc2n.errors import OutputError
 from lightgc2n.people.finding import PeopleFinder
 from lightgc2n.people.keeping import load_finder, save_finder
 from lightgc2n.people.points import Logs
 from lightgc2n.progress import say
+from lightgc2n.training.runs import read_run
 
 FOLDER = "people"
 SEED = 0
@@ -31,6 +34,8 @@ def finder_place(run: Path, checksum: str, domain: str, split: SplitConfig) -> F
 
 def finder_for(train: Training, place: FinderPlace | None) -> PeopleFinder:
     """The finder that is kept at `place`, or one that is learned now and kept there, if there is a place."""
+    if place is not None:
+        recover(place.folder)
     if place is not None and place.folder.exists():
         return load_finder(place.folder, place.of)
     say("finding people is learned once, from the training logs of the run")
@@ -50,9 +55,17 @@ def training_logs(train: Training) -> Logs:
     return Logs(offsets, train.events[places], times, np.zeros((train.items, 0), dtype=np.float32))
 
 
+def _is_current(place: FinderPlace) -> bool:
+    """Return whether the run still has the data that the finder was learned from; `forget` may have changed it."""
+    return bool(read_run(place.folder.parent)["data"]["checksum"] == place.of["checksum"])
+
+
 def _keep(finder: PeopleFinder, place: FinderPlace) -> None:
+    if not _is_current(place):
+        say(f"{place.folder.parent} was changed meanwhile, so the people finder is not kept there")
+        return
     try:
         # Another process may have learned the same meanwhile; either may stay.
         save_finder(finder, place.folder, force=True, of=place.of)
-    except OSError as problem:
-        say(f"{place.folder}: cannot be written ({problem.strerror}), so the next call learns again.")
+    except (OSError, OutputError) as problem:
+        say(f"the people finder is not kept, so the next call learns it again: {problem}")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from lightgc2n.devices import CPU
 from lightgc2n.errors import SettingError
 from lightgc2n.recommending.bundle_files import is_bundle
 from lightgc2n.recommending.persons import AnsweringForPeople
@@ -21,7 +22,7 @@ def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") 
         return load_run(path, data, choose_device(device))
     if data is not None:
         raise SettingError(f"{path} is a bundle, which has its histories in itself: leave out --data.")
-    if device == "cuda":
+    if device not in (CPU.name, "auto"):
         raise SettingError(f"{path} is a bundle, and bundles run on the CPU: leave out --device.")
     from lightgc2n.recommending.bundle import load_bundle
 

@@ -59,11 +59,12 @@ class AccountPeople:
     count: int
     confidence: float  # the chance that the count is right
     chances: tuple[float, ...]  # of one person, of two ...
-    events: tuple[PersonEvent, ...]  # oldest first
+    events: tuple[PersonEvent, ...]  # of the sessions that people were found in, oldest first
     people: tuple[Person, ...]
     together: "Recommendations | None"  # good for all of them; none for one person
     whole: "Recommendations"  # the list of the account as if it were one person
     sessions: tuple[int, ...]  # for each event the number of its session: what was one person's from the start
+    notes: tuple[str, ...] = ()  # what a reader should know, for example that older events were left out
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ these events alone.
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import ascii_uppercase
 from typing import Any
 
@@ -17,6 +17,7 @@ from lightgc2n.data.dataset import Longs
 from lightgc2n.data.splits import UNSEEN, Queries
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.people.finding import People, PeopleFinder
+from lightgc2n.people.sessions import newest_sessions
 from lightgc2n.recommending.answering import Answering, Flags, Wish
 from lightgc2n.recommending.answers import Recommendations
 from lightgc2n.recommending.people import AccountPeople, History, by_weight, tell_people
@@ -24,6 +25,7 @@ from lightgc2n.recommending.times import Times, read_times
 from lightgc2n.recommending.together import best_for_all
 
 Scores = npt.NDArray[np.floating[Any]]
+MOST_SESSIONS = 300  # that people are found in, the newest; the work grows with their square
 ASSUMED = "one person is assumed: too few logs were there to learn how people are told apart"
 
 
@@ -102,16 +104,17 @@ class AnsweringForPeople(Answering):
         """
         wish = self._wish(k, exclude_seen, None, None, None)
         names, queries, notes = self._asked(account, history)
-        shown, found = self._found(account, queries, history, times)
+        shown, found, told = self._found(account, queries, history, times)
         if not self._finder.head.taught:
-            notes = [(*note, ASSUMED) for note in notes]
+            notes, told = [(*note, ASSUMED) for note in notes], (*told, ASSUMED)
         whole = next(self._lists(names, queries, notes, wish, fold_in=history is not None))
         lists, together = [whole], None
         if found.count > 1:
             own = self._by_person(shown, found)
             lists = list(self._lists(names * found.count, own, [()] * found.count, wish, fold_in=True))
             together = self._for_all(account, own, (), wish)
-        return tell_people(account, shown, found, self.dataset.items, self._counts, lists, together, whole)
+        people = tell_people(account, shown, found, self.dataset.items, self._counts, lists, together, whole)
+        return replace(people, notes=told)
 
     @property
     @abstractmethod
@@ -132,7 +135,8 @@ class AnsweringForPeople(Answering):
             return whole
         if person is not None and together:
             raise SettingError("a list is for one person (--person) or for all (--together): leave one of them out.")
-        shown, found = self._found(account, queries, history, times)
+        shown, found, told = self._found(account, queries, history, times)
+        whole = replace(whole, notes=(*notes, *told))
         names = ascii_uppercase[: found.count]
         if person is not None and (len(person) != 1 or person not in names):
             raise DataError(f"person {person!r} is not among those found, who are {', '.join(names)}.")
@@ -141,18 +145,22 @@ class AnsweringForPeople(Answering):
         own = self._by_person(shown, found)
         if person is not None:
             own = own.select(np.array([names.index(person)]))
-        return Asked(name, own, notes, fold_in=True, together=together)
+        return Asked(name, own, whole.notes, fold_in=True, together=together)
 
     def _found(
         self, account: str | None, queries: Queries, history: Sequence[str] | None, times: Times | None
-    ) -> tuple[History, People]:
-        """The history that is asked about, and the people behind it, those with most events first."""
+    ) -> tuple[History, People, tuple[str, ...]]:
+        """The newest sessions of the history, the people behind them, those with most events first, and notes."""
         shown = self._shown(queries, history, times)
         if not len(shown.items):
             whose = "the history is empty" if history is not None else f"account {account!r} has no history"
             raise DataError(f"{whose}, so there is nobody to be found.")
         row = self._account_index.get(account) if account is not None else None
-        return shown, by_weight(self._finder.find(shown.items, shown.times, row=row))
+        newest = newest_sessions(self._finder.sessions_of(shown.items, shown.times), MOST_SESSIONS)
+        times_shown = None if shown.times is None else shown.times[newest]
+        shown = History(shown.items[newest], times_shown)
+        found = by_weight(self._finder.find(shown.items, shown.times, row=row))
+        return shown, found, (_left_out(newest.start),) if newest.start else ()
 
     def _shown(self, queries: Queries, history: Sequence[str] | None, times: Times | None) -> History:
         part = slice(int(queries.start[0]), int(queries.stop[0]))
@@ -179,3 +187,7 @@ class AnsweringForPeople(Answering):
     def _for_all(self, name: str | None, own: Queries, notes: Sequence[str], wish: Wish) -> Recommendations:
         scores, items = best_for_all(self._scores_of_people(own, wish), self._learned, wish.k)
         return self._told(name, items.tolist(), scores.tolist(), len(own.events), notes)
+
+
+def _left_out(events: int) -> str:
+    return f"people are found in the newest {MOST_SESSIONS} sessions: {events:,} older events are left out"

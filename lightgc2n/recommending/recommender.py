@@ -13,9 +13,9 @@ from torch import Tensor
 
 from lightgc2n.data.batches import Batch, make_batch, query_batches
 from lightgc2n.data.dataset import MANIFEST, Dataset, Domain, Longs, load_dataset, verify_dataset
-from lightgc2n.data.splits import Queries, Training, split_dataset
+from lightgc2n.data.splits import Queries, Split, Training, split_dataset
 from lightgc2n.errors import DataError
-from lightgc2n.evaluation.ranks import refuse_not_finite, rows_per_tile
+from lightgc2n.metrics.ranks import refuse_not_finite, rows_per_tile
 from lightgc2n.models.contract import Model
 from lightgc2n.people.finding import People, PeopleFinder
 from lightgc2n.recommending.answering import Floats, Wish
@@ -34,6 +34,13 @@ def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") 
     Args:
         data: the run's dataset, if it has moved.
     """
+    return load_with_split(path, data, device)[0]
+
+
+def load_with_split(
+    path: str | Path, data: str | Path | None = None, device: str = "cpu"
+) -> "tuple[Recommender, Split]":
+    """The same, and the run's split, for callers that also test the model."""
     run = Path(path)
     plan, checksum = plan_of(run), read_run(run)["data"]["checksum"]
     folder = Path(data) if data is not None else plan.data
@@ -49,8 +56,8 @@ def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") 
     if plan.domain:
         dataset = dataset.only(plan.domain)
     name, model, _ = load_run(run)
-    train, place = split_dataset(dataset, plan.split).train, finder_place(run, checksum, plan.domain, plan.split)
-    return Recommender(name, model.to(device), dataset, train, device, place)
+    split, place = split_dataset(dataset, plan.split), finder_place(run, checksum, plan.domain, plan.split)
+    return Recommender(name, model.to(device), dataset, split.train, device, place), split
 
 
 class Recommender(AnsweringForPeople):
@@ -118,7 +125,7 @@ class Recommender(AnsweringForPeople):
     @torch.no_grad()
     def _latent_users(self, queries: Queries) -> tuple[Floats, Floats]:
         batch = make_batch(queries, self.device)
-        users = self.model.people(self._encoded, batch)
+        users = self.model.latent_users(self._encoded, batch)
         return users.ownership[0, :, : int(batch.length[0])].cpu().numpy(), users.weight[0].cpu().numpy()
 
     @torch.no_grad()

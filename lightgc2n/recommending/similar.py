@@ -9,7 +9,7 @@ from safetensors import safe_open
 
 from lightgc2n.data.dataset import Longs
 from lightgc2n.recommending.bundle_files import WEIGHTS, BundleFiles
-from lightgc2n.recommending.bundle_parts import MIDDLE, need
+from lightgc2n.recommending.bundle_parts import MIDDLE
 
 Floats = npt.NDArray[np.float32]
 SMALLEST_NORM = 1e-12
@@ -21,8 +21,6 @@ class ItemVectors:
     def __init__(self, files: BundleFiles) -> None:
         self.name = str(files.config["item_table"])
         self._file: Any = safe_open(files.folder / WEIGHTS, framework="numpy")
-        shape = self._file.get_slice(self.name).get_shape()  # type: ignore[no-untyped-call]
-        need(len(shape) == 2 and shape[0] == files.config["items"], "the vectors of items")
 
     @cached_property
     def unit(self) -> Floats:

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -61,7 +63,13 @@ def _write_parquet(path: Path, lists: Iterable[Recommendations]) -> None:
     while part := list(islice(given, LISTS_PER_FRAME)):
         columns = zip(*_rows(part), strict=True)
         frames.append(pl.DataFrame(dict(zip(COLUMNS, map(list, columns), strict=False)), schema=schema))
-    pl.concat(frames).write_parquet(path)
+    try:
+        pl.concat(frames).write_parquet(path)
+    except pl.exceptions.PolarsError as problem:  # polars hides the error of the disk in one of its own
+        number = re.search(r"\(os error (\d+)\)", str(problem))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
 
 
 WRITERS: dict[str, Callable[[Path, Iterable[Recommendations]], None]] = {

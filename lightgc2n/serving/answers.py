@@ -73,4 +73,5 @@ def people_json(found: AccountPeople, served: Served) -> dict[str, Any]:
         "together": None if found.together is None else list_json(found.together, served),
         "account_list": list_json(found.whole, served),
         "sessions": found.sessions,
+        "notes": list(found.notes),
     }

@@ -66,7 +66,8 @@ def create_app(service: Service) -> FastAPI:
             CORSMiddleware,
             allow_origins=service.settings.cors,
             allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "X-API-Key"],
+            allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-Id"],
+            expose_headers=["X-Request-Id", "Retry-After"],
         )
     app.add_middleware(Observer, service=service)
     if service.settings.key_digests:

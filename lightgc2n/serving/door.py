@@ -11,9 +11,8 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 
-ATTACH_FILTER, DETACH_FILTER = 26, 27  # SO_ATTACH_FILTER and SO_DETACH_FILTER
+ATTACH_FILTER = 26  # SO_ATTACH_FILTER
 NOTHING_PASSES = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction: return, and keep 0 bytes of the packet
 
 
@@ -25,17 +24,12 @@ def bar(listening: socket.socket) -> None:
         listening.setsockopt(socket.SOL_SOCKET, ATTACH_FILTER, where)
 
 
-def unbar(listening: socket.socket) -> None:
-    """Undoes `bar`, also where it was never done."""
-    if sys.platform == "linux":
-        with suppress(FileNotFoundError):
-            listening.setsockopt(socket.SOL_SOCKET, DETACH_FILTER, 0)
-
-
-def waiting_at(listening: socket.socket) -> Iterator[socket.socket]:
-    """The connections that wait to be accepted."""
+def waiting_at(listening: socket.socket) -> Iterator[tuple[socket.socket, str]]:
+    """The connections that wait to be accepted, and where each comes from."""
     while True:
         try:
-            yield listening.accept()[0]
-        except BlockingIOError:
+            connection, address = listening.accept()
+        except OSError:  # nobody waits, or nobody else can be let in
             return
+        connection.setblocking(False)
+        yield connection, str(address[0])

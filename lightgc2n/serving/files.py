@@ -75,4 +75,7 @@ def _sent(request: Request, path: Path | None) -> Response:
     headers = {"ETag": tag, "Cache-Control": "no-cache"}  # asked for again each time, sent again only if it changed
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
-    return FileResponse(path, headers=headers, media_type=TYPES[path.suffix], stat_result=facts)
+    kind = TYPES[path.suffix]
+    if request.scope.get("head"):
+        return Response(headers={**headers, "Content-Length": str(facts.st_size)}, media_type=kind)
+    return FileResponse(path, headers=headers, media_type=kind, stat_result=facts)

@@ -25,8 +25,26 @@ class Metrics:
         self.lists = Counter("lightgc2n_lists", "Lists made.", ("fallback",), registry=here)
         self.batches = Histogram("lightgc2n_batch_rows", "Lists made in one go.", buckets=ROWS, registry=here)
         self.reloads = Counter("lightgc2n_bundle_changes", "New bundles found.", ("outcome",), registry=here)
+        self.stale = Gauge(
+            "lightgc2n_bundle_stale",
+            "1 while the bundle at the path cannot be loaded and an older one is served.",
+            registry=here,
+            multiprocess_mode="livemax",
+        )
         self.working = Gauge(
             "lightgc2n_requests_in_progress", "Requests being worked on.", registry=here, multiprocess_mode="livesum"
+        )
+        self.connections = Gauge(
+            "lightgc2n_connections", "Open connections.", registry=here, multiprocess_mode="livesum"
+        )
+        self.closed = Counter(
+            "lightgc2n_connections_closed",
+            "Connections closed for others, or not let in.",
+            ("reason",),
+            registry=here,
+        )
+        self.dropped_lines = Counter(
+            "lightgc2n_log_lines_dropped", "Lines of the log that nobody read in time.", registry=here
         )
         self._of_request = lru_cache(1000)(self._find)
 

@@ -6,10 +6,10 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lightgc2n.serving.logs import log, log_problem
-from lightgc2n.serving.refusals import RefusedError
-from lightgc2n.serving.service import Service
+from lightgc2n.serving.refusals import RefusedError, out_of_resources
+from lightgc2n.serving.request_ids import HEADER, id_for, request_id
+from lightgc2n.serving.service import GONE, Service
 
-GONE = 499  # the client went away before the answer
 METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"})
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -49,26 +49,32 @@ class Observer:
             await self._app(scope, receive, send)
             return
         started, status, sent = time.perf_counter(), GONE, 0
+        request_id.set(id_for(scope["headers"]))
+        inner = scope
+        if scope["method"] == "HEAD":  # the same as GET; the web server leaves the body out
+            inner = {**scope, "method": "GET", "head": True}
 
         async def observed(message: Message) -> None:
             nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
                 self._add_headers(scope["path"], message)
-            else:
+            elif inner is scope:
                 sent += len(message.get("body", b""))
             await send(message)
 
         try:
-            await self._app(scope, receive, observed)
+            await self._app(inner, receive, observed)
         except Exception as problem:
-            log_problem(problem, self._log_ids, **self._asked(scope))
+            log_problem(problem, self._log_ids, request_id=request_id.get(), **self._asked(scope))
             if status != GONE:
                 raise  # half an answer is out: the connection is cut, so that nobody takes it for a whole one
-            mistake = RefusedError(500, "internal", "this should not happen, and it has been logged.")
+            mistake = out_of_resources(problem) or RefusedError(
+                500, "internal", "this should not happen, and it has been logged."
+            )
             await mistake.response()(scope, receive, observed)
         finally:
-            self._note(scope, status, sent, time.perf_counter() - started)
+            self._note(scope["method"], inner, status, sent, time.perf_counter() - started)
 
     def _add_headers(self, path: str, message: Message) -> None:
         headers = message["headers"]
@@ -80,19 +86,24 @@ class Observer:
             headers += ANSWER
         if not any(name == b"cache-control" for name, _ in headers):
             headers.append((b"cache-control", b"no-store"))
+        headers.append((HEADER, request_id.get().encode()))
         if self._service.draining:
             headers.append((b"connection", b"close"))
 
-    def _note(self, scope: Scope, status: int, sent: int, seconds: float) -> None:
-        method = scope["method"] if scope["method"] in METHODS else "other"
+    def _note(self, asked: str, scope: Scope, status: int, sent: int, seconds: float) -> None:
+        method = asked if asked in METHODS else "other"
         route = getattr(scope.get("route"), "path_format", "other")
-        self._metrics.count_request(method, route, status, seconds)
+        try:
+            self._metrics.count_request(method, route, status, seconds)
+        except OSError as problem:  # workers add up in files; the answer counts more than its count
+            log_problem(problem, self._log_ids)
         facts: dict[str, Any] = {
             "method": method,
             "route": route,
             "status": status,
             "ms": round(1e3 * seconds, 2),
             "bytes": sent,
+            "request_id": request_id.get(),
         }
         log("request", **facts, **self._asked(scope))
 

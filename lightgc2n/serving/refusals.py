@@ -1,5 +1,6 @@
-"""One shape for everything that is refused: `{"error": {"code", "message", "details"}}`."""
+"""One shape for everything that is refused: `{"error": {"code", "message", "details", "request_id"}}`."""
 
+import errno
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -12,8 +13,11 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from lightgc2n.errors import LightGC2NError
+from lightgc2n.serving.request_ids import new_id, request_id
 
 MOST_DETAILS = 20
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+RETRY = {"Retry-After": "1"}
 OPTION = re.compile(r"(?<=[ (])--(?=[a-z])")
 WORDS = {404: "not_found", 405: "method_not_allowed", 400: "bad_request", 415: "unsupported_media_type"}
 
@@ -35,15 +39,40 @@ class RefusedError(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        return {"error": {"code": self.code, "message": self.message, "details": self.details}}
+        told = {"code": self.code, "message": self.message, "details": self.details, "request_id": request_id.get()}
+        return {"error": told}
 
     def response(self) -> Response:
         # Escaped to ASCII, because what was asked may hold halves of letters that no UTF-8 can say.
         return Response(json.dumps(self.body), self.status, self.headers, "application/json")
 
 
+def raw_response(refusal: RefusedError) -> tuple[bytes, str]:
+    """The whole answer where no request was read, which ends the connection, and the id that it was given."""
+    token = request_id.set(new_id())
+    body, told = json.dumps(refusal.body).encode(), request_id.get()
+    request_id.reset(token)
+    headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+    headers |= {name.lower(): value for name, value in refusal.headers.items()} | {"x-request-id": told}
+    first = f"HTTP/1.1 {refusal.status} {HTTPStatus(refusal.status).phrase}"
+    head = "\r\n".join([first, *(f"{name}: {value}" for name, value in headers.items())])
+    return head.encode("ascii") + b"\r\n\r\n" + body, told
+
+
 def busy(message: str) -> RefusedError:
-    return RefusedError(429, "too_many_requests", message, headers={"Retry-After": "1"})
+    return RefusedError(429, "too_many_requests", message, headers=RETRY)
+
+
+def unavailable(code: str, message: str) -> RefusedError:
+    return RefusedError(503, code, message, headers=RETRY)
+
+
+def out_of_resources(problem: BaseException) -> RefusedError | None:
+    """What to answer where the machine has no memory, file descriptor or thread left; none for other problems."""
+    no_thread = isinstance(problem, RuntimeError) and "can't start new thread" in str(problem)
+    if isinstance(problem, MemoryError) or no_thread or getattr(problem, "errno", None) in EXHAUSTED:
+        return unavailable("out_of_resources", "memory or file descriptors are used up; ask again in a moment.")
+    return None
 
 
 def not_known(what: str, name: str) -> RefusedError:

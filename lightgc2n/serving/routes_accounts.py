@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable
 from heapq import nsmallest
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query
+from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 
 from lightgc2n.serving.answers import json_response, named, people_json
 from lightgc2n.serving.bundles import Served
+from lightgc2n.serving.fair_pool import Check
 from lightgc2n.serving.refusals import RefusedError, not_known
-from lightgc2n.serving.routes_lists import refuse_history, refuse_length
+from lightgc2n.serving.routes_lists import refuse_length, refuse_times
 from lightgc2n.serving.schemas import AccountsFound, AskPeople, ItemsFound, PeopleFound
 from lightgc2n.serving.service import Service
 
@@ -23,42 +24,46 @@ def add_accounts(app: FastAPI, service: Service) -> None:
     limits = service.limits
 
     @app.get("/v1/accounts", response_model=AccountsFound, tags=["look up"])
-    async def accounts(search: Text = "", limit: Limit = 20) -> Response:
+    async def accounts(request: Request, search: Text = "", limit: Limit = 20) -> Response:
         """Accounts whose id contains a text, those first whose id begins with it."""
         served = service.served
-        return json_response(await service.aside(lambda: _accounts(served, search, limit)))
+        return json_response(await service.aside(request, lambda: _accounts(served, search, limit)))
 
     @app.get("/v1/items", response_model=ItemsFound, tags=["look up"])
-    async def items(search: Text = "", limit: Limit = 20) -> Response:
+    async def items(request: Request, search: Text = "", limit: Limit = 20) -> Response:
         """Items whose id or title contains a text, those first that begin with it."""
         served = service.served
-        return json_response(await service.aside(lambda: _items(served, search, limit)))
+        return json_response(await service.aside(request, lambda: _items(served, search, limit)))
 
     @app.get("/v1/accounts/{account:path}/people", response_model=PeopleFound, tags=["people"])
-    async def people(account: str, k: Annotated[int, Query(ge=1)] = 10, exclude_seen: bool = False) -> Response:
+    async def people(
+        request: Request, account: str, k: Annotated[int, Query(ge=1)] = 10, exclude_seen: bool = False
+    ) -> Response:
         """How many people are behind an account, who did what, what each likes, and lists for each and for all."""
         ask = AskPeople.model_construct(account=account, history=None, times=None, k=k, exclude_seen=exclude_seen)
-        return await _people(ask)
+        return await _people(request, ask)
 
     @app.post("/v1/people", response_model=PeopleFound, tags=["people"])
-    async def people_of(body: AskPeople) -> Response:
+    async def people_of(request: Request, body: AskPeople) -> Response:
         """The same for a history that is given: what if the account had done this?"""
-        return await _people(body)
+        return await _people(request, body)
 
-    async def _people(ask: AskPeople) -> Response:
+    async def _people(request: Request, ask: AskPeople) -> Response:
         served = service.served
         refuse_length(ask.k, limits)
-        refuse_history(ask.history, ask.times, limits)
+        refuse_times(ask.history, ask.times)
         if ask.history is None and ask.account is None:
             raise RefusedError(422, "nobody_named", "give an account, a history, or both.")
         if ask.history is None and ask.account is not None and not served.recommender.knows(ask.account):
             raise not_known("account", ask.account)
-        return json_response(await service.aside(lambda: _people_found(served, ask)))
+        return await service.find_people(request, lambda check: _people_found(served, ask, check))
 
 
-def _people_found(served: Served, ask: AskPeople) -> dict[str, Any]:
+def _people_found(served: Served, ask: AskPeople, check: Check) -> Response:
     asked: Any = (ask.account, ask.history, ask.times)
-    return people_json(served.recommender.people(*asked, k=ask.k, exclude_seen=ask.exclude_seen), served)
+    found = served.recommender.people(*asked, k=ask.k, exclude_seen=ask.exclude_seen)
+    check()
+    return json_response(people_json(found, served))
 
 
 def _accounts(served: Served, search: str, limit: int) -> dict[str, Any]:

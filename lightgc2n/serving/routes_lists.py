@@ -7,9 +7,12 @@ from fastapi import Body, FastAPI, Query, Request
 from fastapi.responses import Response
 
 from lightgc2n.errors import LightGC2NError
+from lightgc2n.recommending.answers import Recommendations
 from lightgc2n.recommending.bundle import Question
 from lightgc2n.serving.answers import json_response, list_json
 from lightgc2n.serving.bundles import Served
+from lightgc2n.serving.fair_pool import Check
+from lightgc2n.serving.memory import LISTED_BYTES
 from lightgc2n.serving.refusals import RefusedError, from_problem, not_known
 from lightgc2n.serving.schemas import Answer, Ask, AskBody, ManyAnswers
 from lightgc2n.serving.service import Service
@@ -37,24 +40,25 @@ def add_lists(app: FastAPI, service: Service) -> None:
         if isinstance(body, Ask):
             _note_ids(service, request, [body])
             refuse_beyond([body], limits)
-            found = await _answers(service, served, [body])
+            found = await _answers(service, served, request, [body])
             if isinstance(found[0], RefusedError):
                 raise found[0]
-            return json_response(found[0])
+            return json_response(list_json(found[0], served))
         _note_ids(service, request, body.requests)
         refuse_beyond(body.requests, limits)
-        found = await _answers(service, served, body.requests)
-        many = {"answers": [one.body if isinstance(one, RefusedError) else one for one in found]}
-        return await service.aside(lambda: json_response(many))
+        request.scope["hold"].need(LISTED_BYTES * sum(ask.k for ask in body.requests))
+        found = await _answers(service, served, request, body.requests)
+        told = [one.body if isinstance(one, RefusedError) else one for one in found]
+        return await service.aside(request, lambda: _many(told, served))
 
     @app.get("/v1/items/{item:path}/similar", response_model=Answer, tags=["lists"])
-    async def similar(item: str, k: Annotated[int, Query(ge=1)] = 20) -> Response:
+    async def similar(request: Request, item: str, k: Annotated[int, Query(ge=1)] = 20) -> Response:
         """The items most like an item, by the vectors that the model scores with."""
         served = service.served
         refuse_length(k, limits)
         if item not in served.recommender.dataset.item_index:
             raise not_known("item", item)
-        found = await service.aside(lambda: served.recommender.similar(item, k))
+        found = await service.aside(request, lambda: served.recommender.similar(item, k))
         return json_response(list_json(found, served))
 
 
@@ -63,11 +67,7 @@ def refuse_length(k: int, limits: Limits) -> None:
         raise RefusedError(422, "k_too_large", f"a list has at most {limits.max_k:,} items, {k:,} were asked for.")
 
 
-def refuse_history(history: Sequence[str] | None, times: Sequence[Any] | None, limits: Limits) -> None:
-    if history is not None and len(history) > limits.max_history:
-        raise RefusedError(
-            422, "history_too_long", f"a history has at most {limits.max_history:,} events, found {len(history):,}."
-        )
+def refuse_times(history: Sequence[str] | None, times: Sequence[Any] | None) -> None:
     if times is not None and (history is None or len(times) != len(history)):
         raise RefusedError(422, "times_do_not_fit", "times: one is needed for each event of the history, and no more.")
 
@@ -76,7 +76,7 @@ def refuse_beyond(asks: Sequence[Ask], limits: Limits) -> None:
     """Refuses what is more than one request may ask."""
     for ask in asks:
         refuse_length(ask.k, limits)
-        refuse_history(ask.history, ask.times, limits)
+        refuse_times(ask.history, ask.times)
         if ask.account is None and ask.history is None:
             raise RefusedError(422, "nobody_named", "give an account, a history, or both.")
         if ask.person is not None and ask.together:
@@ -87,15 +87,32 @@ def refuse_beyond(asks: Sequence[Ask], limits: Limits) -> None:
         )
 
 
-async def _answers(service: Service, served: Served, asks: Sequence[Ask]) -> list[dict[str, Any] | RefusedError]:
-    """For each question its answer, or why there is none."""
-    if len(asks) <= QUICK and not any(ask.person or ask.together for ask in asks):
-        prepared = [_prepared(served, ask) for ask in asks]
+async def _answers(
+    service: Service, served: Served, request: Request, asks: Sequence[Ask]
+) -> list[Recommendations | RefusedError]:
+    """For each question its list, or why there is none."""
+
+    def prepare(check: Check = lambda: None) -> list[Question | RefusedError]:
+        found = []
+        for ask in asks:
+            check()
+            found.append(_prepared(served, ask))
+        return found
+
+    if any(ask.person or ask.together for ask in asks):
+        prepared = await service.find_people(request, prepare)
+    elif len(asks) > QUICK:
+        prepared = await service.aside(request, prepare)
     else:
-        prepared = await service.aside(lambda: [_prepared(served, ask) for ask in asks])
+        prepared = prepare()
     questions = [one for one in prepared if isinstance(one, Question)]
     lists = iter(await service.lists(served, questions))
-    return [one if isinstance(one, RefusedError) else list_json(next(lists), served) for one in prepared]
+    return [one if isinstance(one, RefusedError) else next(lists) for one in prepared]
+
+
+def _many(found: Sequence[Recommendations | dict[str, Any]], served: Served) -> Response:
+    """Many lists, and errors as they are."""
+    return json_response({"answers": [one if isinstance(one, dict) else list_json(one, served) for one in found]})
 
 
 def _prepared(served: Served, ask: Ask) -> Question | RefusedError:

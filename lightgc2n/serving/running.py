@@ -1,5 +1,6 @@
 """Starting and ending the service: one worker in this process, or several beside it."""
 
+import ctypes
 import multiprocessing
 import os
 import shutil
@@ -10,18 +11,27 @@ import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing.context import SpawnProcess
+from multiprocessing.synchronize import Event
 from typing import Any
 
 from lightgc2n.errors import LightGC2NError, SettingError
 from lightgc2n.recommending.bundle_files import open_bundle
-from lightgc2n.serving.door import unbar
-from lightgc2n.serving.logs import log, set_up_logs
+from lightgc2n.serving.logs import flush_logs, log, set_up_logs
 from lightgc2n.serving.settings import ServiceSettings
 
 BACKLOG = 2048
 LOOK_SECONDS, RESTING_SECONDS = 0.2, 5.0  # between looks at workers, and between two tries to replace one
 STARTING_SECONDS = 30.0  # a worker that fails so early would fail for ever
+SWITCH_SECONDS = 0.001  # for which one thread of a worker keeps the others waiting, while it runs Python
+ARENA_MAX = -8  # the number that mallopt knows it by
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def share_arenas() -> None:
+    """Let all threads allocate from two arenas, as MALLOC_ARENA_MAX=2 does: each further one reserves 64 MiB."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc has it
+    if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
+        mallopt(ARENA_MAX, 2)
 
 
 def reserve(settings: ServiceSettings) -> socket.socket:
@@ -53,6 +63,7 @@ def serve(settings: ServiceSettings, listening: socket.socket, ready: Callable[[
     Args:
         ready: is called when the bundle has been found sound.
     """
+    share_arenas()
     set_up_logs()
     if settings.workers == 1:
         work(settings, listening, ready)
@@ -68,18 +79,21 @@ def work(
     listening: socket.socket,
     ready: Callable[[], None] = lambda: None,
     parent: int | None = None,
+    all_end: Callable[[], bool] = lambda: True,
 ) -> None:
     """One worker.
 
     Args:
         parent: the process that looks after it, without which it ends.
+        all_end: whether all workers end, and not this one alone.
     """
     from lightgc2n.serving.bundles import spare_collector
     from lightgc2n.serving.server import Server
     from lightgc2n.serving.service import Service
 
+    sys.setswitchinterval(SWITCH_SECONDS)
     service = Service(settings, os.environ.get(SHARED))
-    server = Server(service, parent)
+    server = Server(service, parent, all_end)
     spare_collector()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, server.handle_exit)  # heard from now on, also before and after it runs
@@ -98,6 +112,7 @@ class Workers:
         self._processes: list[SpawnProcess] = []
         self._shared = tempfile.mkdtemp(prefix="lightgc2n-metrics-")  # where workers add up their numbers
         self._asked_to_end = False
+        self._all_end = self._context.Event()  # tells a worker that is told to end whether the others stay
 
     def run(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -105,6 +120,7 @@ class Workers:
         try:
             self._processes = [self._start() for _ in range(self._settings.workers)]
             failed = self._look_after()
+            self._all_end.set()  # also where a worker could not start
             self._listening.close()  # or connections would wait at a door that nobody opens
             for process in self._processes:
                 process.terminate()
@@ -112,11 +128,12 @@ class Workers:
                 process.join()
         finally:
             shutil.rmtree(self._shared, ignore_errors=True)
+            flush_logs()
         if failed:
             raise SettingError("a worker could not start; its words are above.")
 
     def _start(self) -> SpawnProcess:
-        told = self._settings, self._listening, os.getpid(), self._shared
+        told = self._settings, self._listening, os.getpid(), self._shared, self._all_end
         process = self._context.Process(target=_worker, args=told)
         process.start()
         return process
@@ -142,19 +159,21 @@ class Workers:
         from prometheus_client.multiprocess import mark_process_dead
 
         mark_process_dead(self._processes[place].pid, self._shared)  # type: ignore[no-untyped-call]
-        unbar(self._listening)  # one that was told to end alone has closed the door for all
         self._processes[place] = self._start()
 
     def _end(self, _number: int, _frame: Any) -> None:
         self._asked_to_end = True
+        self._all_end.set()
 
 
-def _worker(settings: ServiceSettings, listening: socket.socket, parent: int, shared: str) -> None:
+def _worker(settings: ServiceSettings, listening: socket.socket, parent: int, shared: str, all_end: Event) -> None:
     os.environ[SHARED] = shared  # read when what counts is imported
+    share_arenas()
     set_up_logs()
     signal.signal(signal.SIGINT, lambda _number, _frame: None)  # the parent says when it is time
     try:
-        work(settings, listening, parent=parent)
+        work(settings, listening, parent=parent, all_end=all_end.is_set)
     except (LightGC2NError, OSError) as problem:
         log("cannot_start", "error", reason=str(problem))
+        flush_logs()
         sys.exit(LightGC2NError.exit_code)

@@ -1,18 +1,56 @@
 """What is asked and what is answered, as the OpenAPI document tells it."""
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from lightgc2n.serving.settings import MOST_QUESTIONS
+from lightgc2n.serving.refusals import RefusedError
+from lightgc2n.serving.settings import MOST_QUESTIONS, Limits
 
 ItemId = Annotated[str, Field(min_length=1, max_length=512)]
 AccountId = Annotated[str, Field(min_length=1, max_length=512)]
 Time = Annotated[str, Field(max_length=64)] | Annotated[int, Field(ge=-(2**62), le=2**62)]
 STRICT = ConfigDict(extra="forbid", strict=True)
+MOST_FIELDS = 32  # of an object; no request has so many
+
+USUAL = Limits()
+limits_now: ContextVar[Limits] = ContextVar("limits_now")
 
 
-class Ask(BaseModel):
+def _at_most(most: Callable[[Limits], int], code: str, words: str) -> BeforeValidator:
+    """A check of a list's length, before any of its items is looked at."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, list) and len(value) > (limit := most(limits_now.get(USUAL))):
+            raise RefusedError(422, code, f"{words.format(limit)}, found {len(value):,}.")
+        return value
+
+    return BeforeValidator(check)
+
+
+# Of a list with many mistakes the first one is reported.
+FIRST_MISTAKE = Field(fail_fast=True)
+HISTORY = _at_most(lambda limits: limits.max_history, "history_too_long", "a history has at most {:,} events")
+NAMED = _at_most(lambda limits: limits.max_named, "too_many_items", "allow and deny name at most {:,} items each")
+History = Annotated[list[ItemId], FIRST_MISTAKE, HISTORY]
+Times = Annotated[list[Time], FIRST_MISTAKE, HISTORY]
+Named = Annotated[list[ItemId], FIRST_MISTAKE, NAMED]
+
+
+class Asked(BaseModel):
+    """What all bodies share: fields are counted before each of them is looked at."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > MOST_FIELDS:
+            raise ValueError(f"expected at most {MOST_FIELDS} fields, found {len(value):,}")
+        return value
+
+
+class Ask(Asked):
     """Who asks for a list, and what may be in it. An account, a history, or both must be given."""
 
     model_config = STRICT | ConfigDict(
@@ -26,8 +64,8 @@ class Ask(BaseModel):
     )
 
     account: AccountId | None = Field(None, description="An account; without a history, its stored one counts.")
-    history: list[ItemId] | None = Field(None, description="Items, oldest first, in place of the stored ones.")
-    times: list[Time] | None = Field(
+    history: History | None = Field(None, description="Items, oldest first, in place of the stored ones.")
+    times: Times | None = Field(
         None, description="When each event of the history was: ISO 8601, or microseconds since 1970."
     )
     k: int = Field(20, ge=1, description="Length of the list.")
@@ -36,19 +74,19 @@ class Ask(BaseModel):
     )
     together: bool = Field(False, description="One list that suits all people behind the account.")
     exclude_seen: bool = Field(False, description="Leave items of the history out.")
-    allow: list[ItemId] | None = Field(None, description="The only items that may be listed.")
-    deny: list[ItemId] | None = Field(None, description="Items that may not be listed.")
+    allow: Named | None = Field(None, description="The only items that may be listed.")
+    deny: Named | None = Field(None, description="Items that may not be listed.")
     domain: Annotated[str, Field(max_length=512)] | None = Field(None, description="List items of this domain alone.")
 
 
-class ManyAsks(BaseModel):
+class ManyAsks(Asked):
     """Several questions, answered in their order."""
 
     model_config = STRICT | ConfigDict(
         json_schema_extra={"examples": [{"requests": [{"account": "h000003"}, {"history": ["v1"]}]}]}
     )
 
-    requests: list[Ask] = Field(min_length=1, max_length=MOST_QUESTIONS)
+    requests: list[Ask] = Field(min_length=1, max_length=MOST_QUESTIONS, fail_fast=True)
 
 
 def _kind(body: Any) -> str:
@@ -97,6 +135,7 @@ class Problem(BaseModel):
     code: str
     message: str
     details: list[Any] = []
+    request_id: str = Field(description="As in the header X-Request-Id and in the log.")
 
 
 class ProblemBody(BaseModel):
@@ -105,7 +144,14 @@ class ProblemBody(BaseModel):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {"error": {"code": "unknown_account", "message": "account 'h9' is not known here.", "details": []}}
+                {
+                    "error": {
+                        "code": "unknown_account",
+                        "message": "account 'h9' is not known here.",
+                        "details": [],
+                        "request_id": "5f1d3a90b7c2e846",
+                    }
+                }
             ]
         }
     )
@@ -119,7 +165,7 @@ class ManyAnswers(BaseModel):
     answers: list[Answer | ProblemBody]
 
 
-class AskPeople(BaseModel):
+class AskPeople(Asked):
     """An account with another history, or a history alone: what if?"""
 
     model_config = STRICT | ConfigDict(
@@ -129,8 +175,8 @@ class AskPeople(BaseModel):
     )
 
     account: AccountId | None = None
-    history: list[ItemId] | None = None
-    times: list[Time] | None = None
+    history: History | None = None
+    times: Times | None = None
     k: int = Field(10, ge=1)
     exclude_seen: bool = False
 
@@ -178,6 +224,7 @@ class PeopleFound(BaseModel):
     together: Answer | None
     account_list: Answer
     sessions: list[int] = Field(description="For each event the number of its session.")
+    notes: list[str] = Field(description="What a reader should know, for example that older events were left out.")
 
 
 class AccountListed(BaseModel):
@@ -200,6 +247,14 @@ class ItemsFound(BaseModel):
     total: int
 
 
+class FailedReload(BaseModel):
+    """The bundle at the path cannot be loaded; an older one is served, and loading is tried again."""
+
+    reason: str
+    since: str = Field(description="The time of the first refusal, ISO 8601.")
+    tries: int
+
+
 class ModelFacts(BaseModel):
     """The model card and what the service can do with it."""
 
@@ -210,13 +265,21 @@ class ModelFacts(BaseModel):
     settings: dict[str, Any]
     items: int
     accounts: int
-    checksum: str
+    checksum: str = Field(description="Of everything that can answer, accounts included; its first 12 letters.")
     schema_: int = Field(alias="schema")
     people: bool = Field(description="Whether the people behind accounts can be told apart.")
     report: bool = Field(description="Whether there is a report at /report.")
     device: bool = Field(description="Whether a browser can run the model by itself: /device and /ort.")
     titles: bool
+    reload: FailedReload | None = Field(description="Why a newer bundle is not served; null where there is none.")
 
 
 class Health(BaseModel):
     status: Literal["ok", "draining"]
+
+
+class Readiness(BaseModel):
+    status: Literal["ok"]
+    reload: Literal["failed"] | None = Field(
+        None, description="A newer bundle cannot be loaded, the old one is served; /v1/model says why."
+    )

@@ -1,19 +1,21 @@
 """The web server of one worker, and how it ends without losing a request."""
 
 import asyncio
+import math
 import os
 import socket
+from collections.abc import Callable
 
 import uvicorn
 
 from lightgc2n.serving.app import create_app
+from lightgc2n.serving.connections import Connections
 from lightgc2n.serving.door import bar, waiting_at
-from lightgc2n.serving.logs import log
+from lightgc2n.serving.logs import flush_logs, log, log_suppressed
 from lightgc2n.serving.protocol import PatientProtocol
 from lightgc2n.serving.running import BACKLOG
 from lightgc2n.serving.service import Service
 
-IDLE_SECONDS = 75  # that a connection may wait for its next request
 SETTLING_SECONDS = 0.2  # in which a connection that was just accepted may still bring its request
 
 
@@ -22,10 +24,12 @@ class Server(uvicorn.Server):
 
     Args:
         parent: the process that looks after this one, if there is one.
+        all_end: whether all workers end, and not this one alone.
     """
 
-    def __init__(self, service: Service, parent: int | None = None) -> None:
-        self._service, self._parent = service, parent
+    def __init__(self, service: Service, parent: int | None = None, all_end: Callable[[], bool] = lambda: True) -> None:
+        self._service, self._parent, self._all_end = service, parent, all_end
+        limits = service.limits
         config = uvicorn.Config(
             create_app(service),
             http=PatientProtocol,
@@ -37,37 +41,66 @@ class Server(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             backlog=BACKLOG,
-            timeout_keep_alive=IDLE_SECONDS,
-            timeout_graceful_shutdown=int(2 * service.limits.seconds) + 1,
+            timeout_keep_alive=math.ceil(limits.idle_seconds),
+            timeout_graceful_shutdown=int(2 * limits.seconds) + 1,
         )
         super().__init__(config)
+        self._connections = Connections(limits, self._protocol, lambda why: service.metrics.closed.labels(why).inc())
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        for one in sockets or []:
+            one.listen(BACKLOG)
+            self._connections.listen(one)
 
     async def on_tick(self, counter: int) -> bool:
         """Whether it is time to end: when told to, or when the parent is gone."""
-        if self._parent is not None and self._parent != os.getppid():
+        if self._orphaned():
             self.should_exit = True
+        if counter % 10 == 0:
+            log_suppressed()
+            self._service.metrics.connections.set(len(self._connections))
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """First others are told to go elsewhere, then the door is closed, then what is inside is answered."""
+        """First others are told to go elsewhere, then the door is closed, then what is inside is answered.
+
+        A worker that ends alone leaves the door at once to the others.
+        """
         log("draining")
         self._service.draining = True  # from now on every answer ends its connection
+        if not self._all_go():
+            self._connections.stop_listening()
         await asyncio.sleep(self._service.limits.drain_seconds)
-        await self._close_door(sockets or [])
+        if self._all_go():  # only now known for sure: a signal may reach workers before their parent
+            self._close_door(sockets or [])
+        await self._connections.wait_for_starting()
         await asyncio.sleep(SETTLING_SECONDS)
         await super().shutdown(sockets)
         log("ended")
+        flush_logs()
 
-    async def _close_door(self, sockets: list[socket.socket]) -> None:
+    def _all_go(self) -> bool:
+        return self._all_end() or self._orphaned()
+
+    def _orphaned(self) -> bool:
+        return self._parent is not None and self._parent != os.getppid()
+
+    def _close_door(self, sockets: list[socket.socket]) -> None:
         for one in sockets:
             bar(one)
         last = [connection for one in sockets for connection in waiting_at(one)]
-        for server in self.servers:
-            server.close()
+        self._connections.stop_listening()
         for one in sockets:
             one.close()
-        for connection in last:
-            await asyncio.get_running_loop().connect_accepted_socket(self._protocol, connection)
+        for connection, address in last:
+            self._connections.admit(connection, address)
 
     def _protocol(self) -> PatientProtocol:
-        return PatientProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        limits, words = self._service.limits, {"config": self.config, "server_state": self.server_state}
+        return PatientProtocol(
+            **words,
+            app_state=self.lifespan.state,
+            head_seconds=limits.head_seconds,
+            send_seconds=limits.send_seconds,
+        )

@@ -2,30 +2,48 @@
 
 import hashlib
 import ipaddress
+import os
+import stat
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from lightgc2n.config import setting
+from lightgc2n.config import parse_overrides, setting
 from lightgc2n.errors import SettingError
 
 SHORTEST_KEY = 16
 MOST_QUESTIONS = 1000  # of one request
 MEBIBYTE = 2**20
+EVERY_ORIGIN = ("*", "null")  # a page without an origin of its own says null, and every website can open one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one worker takes on; more is refused with 413, 422, 429 or 503."""
+    """What one worker takes on. A request beyond a limit gets 413, 422, 429 or 503."""
 
     max_body: int = setting(2 * MEBIBYTE, at_least=1, help="Bytes of a request's body.")
     max_k: int = setting(1000, at_least=1, help="Items of one list.")
     max_history: int = setting(5000, at_least=1, help="Events of one history.")
+    max_values: int = setting(200_000, at_least=1, help="Values of a body: events, times, items and names of fields.")
+    max_named: int = setting(100_000, at_least=1, help="Items that `allow` or `deny` may name.")
     max_listed: int = setting(100_000, at_least=1, help="Items of all lists of one request.")
-    max_requests: int = setting(256, at_least=1, help="Requests that a worker works on at once.")
+    max_requests: int = setting(256, at_least=1, help="Requests that a worker computes at once.")
     max_waiting: int = setting(4096, at_least=1, help="Lists that may wait in a worker.")
+    max_memory: int = setting(
+        128 * MEBIBYTE, at_least=1, help="Estimated bytes that bodies and answers hold; one client may hold half."
+    )
+    max_connections: int = setting(512, at_least=1, help="Open connections of a worker.")
+    max_connections_per_client: int = setting(256, at_least=1, help="Open connections of one address.")
+    max_people: int = setting(64, at_least=1, help="Requests that wait for people to be found.")
+    max_people_per_client: int = setting(8, at_least=1, help="Of these, and of those being computed, one client's.")
+    people_threads: int = setting(1, at_least=1, at_most=64, help="Threads that find people.")
     seconds: float = setting(10.0, at_least=0.001, help="Time for a request to arrive and its answer to begin.")
+    head_seconds: float = setting(10.0, at_least=0.001, help="Time for the head of a request to arrive.")
+    idle_seconds: float = setting(75.0, at_least=0.001, help="Time that a connection may wait for its next request.")
+    send_seconds: float = setting(120.0, at_least=0.001, help="Time for a client to take the next 64 KiB of an answer.")
     drain_seconds: float = setting(
-        1.0, at_least=0.0, help="How long new connections are still answered after SIGTERM, so that others stop asking."
+        1.0, at_least=0.0, help="Time after SIGTERM in which new connections are still answered."
     )
 
 
@@ -43,17 +61,26 @@ class ServiceSettings:
     titles: Path | None = None
     log_ids: bool = False
     cors: tuple[str, ...] = ()
+    allow_hosts: tuple[str, ...] = ()  # names that the service may be called by
     watch_seconds: float = 1.0
     limits: Limits = field(default_factory=Limits)
 
     @property
-    def local_names_only(self) -> bool:
-        """Whether a request must call the service by a local name.
+    def checks_host(self) -> bool:
+        """Whether a request must call the service by a known name.
 
-        Without keys, being reachable from this machine alone is the lock: a page whose name is made to point at this
-        machine must not open it.
+        Without keys a website whose name is made to point at this machine could read from the service.
         """
-        return not self.key_digests and is_loopback(self.host)
+        return not self.key_digests or bool(self.allow_hosts)
+
+
+def parse_limits(pairs: Iterable[str]) -> dict[str, Any]:
+    """`["max_people=8"]` as `{"max_people": 8}`."""
+    given = list(pairs)
+    for pair in given:
+        if "=" not in pair:
+            raise SettingError(f"--limit {pair}: expected NAME=VALUE, for example max_connections=1000.")
+    return parse_overrides(f"limits.{pair}" for pair in given).get("limits", {})
 
 
 def is_loopback(host: str) -> bool:
@@ -64,18 +91,33 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_open_door(settings: ServiceSettings) -> None:
-    """Stops where the service would answer strangers without anybody having said so."""
-    if not is_loopback(settings.host) and not settings.key_digests and not settings.listen_without_key:
+    """Raise an error when the settings would let strangers in without a key."""
+    if settings.key_digests:
+        return
+    if not is_loopback(settings.host) and not settings.listen_without_key:
         raise SettingError(
             f"--host {settings.host}: others could reach the service, and no key is asked of them. "
             f"Give --api-key-file FILE, or say --listen-without-key if something else keeps strangers out."
         )
+    for origin in settings.cors:
+        if origin in EVERY_ORIGIN:
+            raise SettingError(
+                f"--cors {origin!r} without keys: every website that a visitor opens could read from the service. "
+                f"Name the origin (--cors https://shop.example), or give --api-key-file FILE."
+            )
 
 
 def read_keys(path: Path) -> tuple[bytes, ...]:
     """Digests of the keys in a file, one a line; empty lines and lines that begin with # say nothing."""
+    with path.open("rb") as file:
+        mode, content = os.fstat(file.fileno()).st_mode, file.read()
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise SettingError(
+            f"{path}: expected a file that only its owner may write, found mode {stat.S_IMODE(mode):04o}: others could "
+            f"add a key. Run: chmod go-w {path}"
+        )
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+        lines = [line.strip() for line in content.decode("utf-8-sig").splitlines()]
     except UnicodeDecodeError:
         raise SettingError(f"{path}: not a text file in UTF-8. Write one key a line.") from None
     for number, line in enumerate(lines, start=1):

@@ -1,1 +1,1 @@
-"""One plain loop for every model of the zoo, and the folder in which a run is kept."""
+"""Training: run folders, the loop, checkpoints, warm start, CUDA graphs."""

@@ -1,79 +1,92 @@
-"""All that a stopped run needs to go on as if it had not stopped: tensors in safetensors, the rest in JSON.
+"""Checkpoints: the tensors of model and optimizer in one safetensors file, with the progress as JSON metadata.
 
-What is random in an epoch is drawn anew from the seed and the epoch's number, so no generator's state is kept.
+All random numbers of an epoch follow from the seed and the number of the epoch, so no generator state is saved.
 """
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 from torch.optim import Adam
 
+from lightgc2n.data.files import new_file
 from lightgc2n.errors import DataError, OutputError
 
-OPTIMIZER = "optimizer."
+OPTIMIZER = "optimizer."  # prefix of the optimizer's tensors
+SCHEMA = 1  # raise it when older code could not read a new checkpoint; checkpoints without a number have schema 0
 
 
 @dataclass
 class Progress:
-    """How far a run has come."""
+    """The progress of a run."""
 
-    epochs: int = 0  # finished
+    epochs: int = 0  # finished epochs
     best_epoch: int = -1
     best_value: float = -1.0  # of the validation metric
-    seconds: float = 0.0  # of training alone
+    seconds: float = 0.0  # spent on training, without evaluation
     ended_by: str = ""  # patience, budget, or nothing while it runs
-    peak_bytes: int = 0  # the most memory of any process that trained it
+    peak_bytes: int = 0  # the largest peak memory of all processes that trained it
 
 
 def save_checkpoint(path: Path, model: nn.Module, optimizer: Adam | None, progress: Progress) -> None:
-    """Writes model, optimizer and progress to one file, which appears whole or not at all."""
+    """Write model, optimizer and progress to one file, atomically."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     if optimizer is not None:
         tensors |= _optimizer_tensors(model, optimizer)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        save_file(tensors, temporary, metadata={"progress": json.dumps(asdict(progress))})
-        os.replace(temporary, path)
-    except (OSError, SafetensorError) as problem:
+        with new_file(path, force=True) as temporary:
+            metadata = {"schema": str(SCHEMA), "progress": json.dumps(asdict(progress))}
+            temporary.write_bytes(save(tensors, metadata))  # save_file would replace the locked file by its own
+    except (OSError, SafetensorError, OutputError) as problem:
         raise OutputError(
-            f"{path}: cannot be written: {problem}. Make room there; the same command goes on from the last epoch kept."
+            f"{path}: cannot be written: {problem}. Free disk space, then rerun the command to resume."
         ) from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], Progress]:
-    """The tensors of the model, those of the optimizer, and the progress."""
+    """The tensors of the model, the tensors of the optimizer, and the progress.
+
+    Raises:
+        DataError: the file is missing, is not a checkpoint, or was written by a newer version.
+    """
     try:
         with safe_open(path, framework="pt") as file:
-            progress = Progress(**json.loads(file.metadata()["progress"]))
+            metadata = file.metadata()
+            _refuse_newer(path, int(metadata.get("schema", 0)))
+            progress = Progress(**json.loads(metadata["progress"]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
-        raise DataError(f"{path}: no such checkpoint. Has the run finished its first epoch?") from None
+        raise DataError(f"{path}: no such checkpoint. A run writes it at the end of its first epoch.") from None
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
-        raise DataError(f"{path}: not a checkpoint of a run: {problem}. Train it again.") from None
+        raise DataError(f"{path}: not a checkpoint of a run: {problem}. Train the run again.") from None
     own = {name: tensor for name, tensor in tensors.items() if not name.startswith(OPTIMIZER)}
-    steps = {name.removeprefix(OPTIMIZER): tensor for name, tensor in tensors.items() if name.startswith(OPTIMIZER)}
-    return own, steps, progress
+    moments = {name.removeprefix(OPTIMIZER): tensor for name, tensor in tensors.items() if name.startswith(OPTIMIZER)}
+    return own, moments, progress
+
+
+def _refuse_newer(path: Path, schema: int) -> None:
+    if schema > SCHEMA:
+        raise DataError(
+            f"{path}: checkpoint schema {schema}, written by a newer lightgc2n; this version reads up to {SCHEMA}. "
+            f"Upgrade lightgc2n, or train the run again."
+        )
 
 
 def restore_optimizer(model: nn.Module, optimizer: Adam, tensors: dict[str, Tensor]) -> None:
-    """Puts saved moments back into the optimizer, parameter by parameter."""
-    on_device = optimizer.defaults["capturable"]  # a recorded step counts its steps on the GPU
+    """Put the saved moments back into the optimizer."""
+    on_device = optimizer.defaults["capturable"]  # a captured step counts on the GPU
     for name, parameter in model.named_parameters():
-        kept = {
+        saved = {
             part: tensors[f"{part}.{name}"] for part in ("step", "exp_avg", "exp_avg_sq") if f"{part}.{name}" in tensors
         }
-        if kept:
+        if saved:
             optimizer.state[parameter] = {
                 part: tensor if part == "step" and not on_device else tensor.to(parameter.device)
-                for part, tensor in kept.items()
+                for part, tensor in saved.items()
             }
 
 

@@ -1,4 +1,4 @@
-"""What a run will take, told before it starts: a few real steps and one evaluation of a copy, measured."""
+"""An estimate of a run's time and memory: measured on a few steps and one evaluation of a copy of the model."""
 
 import copy
 import time
@@ -9,18 +9,18 @@ import numpy as np
 import torch
 
 from lightgc2n.data.splits import Split
-from lightgc2n.devices import peak_bytes
+from lightgc2n.devices import device_of
 from lightgc2n.models.contract import Model
-from lightgc2n.training.captured import WARM_UP
+from lightgc2n.training.cuda_graph import WARM_UP
 from lightgc2n.training.steps import Steps, TrainingConfig
 
-FEWEST_STEPS = 500  # a run with fewer in all is over before an estimate is of use
+FEWEST_STEPS = 500  # shorter runs get no estimate
 MOST_MEASURED, SECONDS_MEASURED = 20, 1.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What training with evaluations takes, roughly: the copy meets few batches, and other work slows both."""
+    """A rough estimate: it is measured on few batches, and other load on the machine slows it."""
 
     epoch_seconds: float
     most_epochs: int
@@ -35,12 +35,12 @@ class Estimate:
 def estimate(
     model: Model, split: Split, config: TrainingConfig, evaluate: Callable[[Model], float] | None, device: str = "cpu"
 ) -> Estimate | None:
-    """What the run will take; nothing for a tiny one. Neither the model nor what is random changes."""
+    """The estimate; None for a tiny run. Neither the model nor the random state changes."""
     steps = -(-int((np.diff(split.train.offsets) >= 2).sum()) // config.batch_size)
     if steps * config.epochs < FEWEST_STEPS:
         return None
-    on_gpu = device == "cuda"
-    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if on_gpu else []):
+    unit = device_of(device)
+    with torch.random.fork_rng(devices=unit.random_devices()):
         trial = copy.deepcopy(model).to(device)
         step_seconds = _seconds_of_a_step(trial, split, config, device)
         trial.eval()
@@ -48,15 +48,17 @@ def estimate(
         if evaluate is not None:
             evaluate(trial)
         seconds = steps * step_seconds + (time.perf_counter() - started) / config.evaluate_every
-    held = peak_bytes(device)
-    if on_gpu:
-        held -= sum(tensor.nbytes for tensor in trial.state_dict().values())  # the run itself has no copy
-        torch.cuda.reset_peak_memory_stats()
+    held = unit.peak_bytes()
+    if unit.is_gpu:
+        held -= sum(
+            tensor.nbytes for tensor in trial.state_dict().values()
+        )  # without the copy, which the run does not make
+        unit.reset_peak()
     return Estimate(seconds, config.epochs, held)
 
 
 def _seconds_of_a_step(model: Model, split: Split, config: TrainingConfig, device: str) -> float:
-    """The mean over some batches of the first epoch, less the first ones, which set up what later ones reuse."""
+    """The mean over some batches of the first epoch, without the warm-up steps."""
     steps = Steps(model, split.train, config, device)
     model.train()
     model.start_epoch(0)
@@ -66,15 +68,14 @@ def _seconds_of_a_step(model: Model, split: Split, config: TrainingConfig, devic
         moments.append(_now(device))
         if len(moments) > MOST_MEASURED or (moments[-1] - moments[0] > SECONDS_MEASURED and len(moments) > 3):
             break
-    idle = 1 if device == "cpu" else WARM_UP + 2
-    later = moments[idle:] if len(moments) > idle + 1 else moments
+    warm_up = WARM_UP + 2 if device_of(device).is_gpu else 1
+    later = moments[warm_up:] if len(moments) > warm_up + 1 else moments
     return (later[-1] - later[0]) / (len(later) - 1)
 
 
 def _now(device: str) -> float:
-    """The time at which all steps so far are done."""
-    if device == "cuda":
-        torch.cuda.synchronize()
+    """The time when all queued steps are done."""
+    device_of(device).synchronize()
     return time.perf_counter()
 
 

@@ -1,4 +1,4 @@
-"""The training loop: it adds the terms of a model's loss and never asks which model it trains."""
+"""The training loop, the same for every model: it minimises the sum of the terms of the loss."""
 
 import math
 import time
@@ -16,11 +16,11 @@ from lightgc2n.errors import ScoreError
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import SECONDS_BETWEEN_LINES, say, step
 from lightgc2n.training.checkpoints import Progress, load_checkpoint, restore_optimizer, save_checkpoint
-from lightgc2n.training.record import Row, recording
+from lightgc2n.training.epoch_log import Row, epoch_log
 from lightgc2n.training.steps import Steps, TrainingConfig
 
 BEST, LAST = "best.safetensors", "last.safetensors"
-BUDGET = "budget"  # what ended a run that had all its epochs
+BUDGET = "budget"  # Progress.ended_by of a run that has trained all its epochs
 
 
 def train(
@@ -34,29 +34,29 @@ def train(
     epochs_before: int = 0,
     stop_after: float = math.inf,
 ) -> Progress:
-    """Trains until patience or budget ends it, and leaves the best weights in the model.
+    """Train until patience or budget ends the run, and leave the best weights in the model.
 
     Args:
-        evaluate: the validation metric, higher is better; test events never choose anything. Without it the last
-            weights of the budget are taken.
-        folder: where checkpoints and metrics go; a run that is there already goes on.
-        seconds: the first epoch that ends later than this is the last for now; the run has then not ended.
-        epochs_before: how many epochs the model has seen in another run; what it then knows is the first to be beaten.
-        stop_after: so many epochs are enough for now; the run goes on when it is given more.
+        evaluate: the validation metric, higher is better; test events are never used for selection. Without it the
+            weights of the last epoch are kept.
+        folder: the folder of checkpoints and metrics; an interrupted run in it resumes.
+        seconds: time budget; when it is reached, the run pauses at the end of the epoch and can resume.
+        epochs_before: epochs of the run that the weights come from; its validation value is then the first to beat.
+        stop_after: pause after this many epochs; the run can resume.
     """
     until = time.monotonic() + seconds
     model.to(device)
     steps = Steps(model, split.train, config, device)
     progress = _resume(model, steps.optimizer, folder)
     if progress.ended_by == BUDGET and progress.epochs < config.epochs:
-        progress.ended_by = ""  # it was given more since
+        progress.ended_by = ""  # its budget was raised
     best = _weights(model) if folder is None else None
     if epochs_before and not progress.epochs and evaluate is not None:
         progress.best_value = evaluate(model.eval())
         best = _keep_best(model, progress, folder)
-        say(f"the weights it starts from: validation MRR@20 {100 * progress.best_value:.2f} %")
-    spoke = -SECONDS_BETWEEN_LINES
-    with recording(folder, progress.epochs) as record:
+        say(f"initial weights: validation MRR@20 {100 * progress.best_value:.2f} %")
+    reported = -SECONDS_BETWEEN_LINES
+    with epoch_log(folder, progress.epochs) as log:
         while not progress.ended_by and progress.epochs < stop_after:
             epoch = progress.epochs
             started = time.perf_counter()
@@ -74,14 +74,14 @@ def train(
                 if row["validation"] > progress.best_value:
                     progress.best_value, progress.best_epoch = row["validation"], epoch
                     best = _keep_best(model, progress, folder)
-            progress.ended_by = _end(progress, config, chosen=evaluate is not None)
+            progress.ended_by = _end(progress, config, selecting=evaluate is not None)
             progress.peak_bytes = max(progress.peak_bytes, peak_bytes(device))
-            record(row)  # before the checkpoint: a row without its checkpoint is dropped when the run goes on
+            log(row)  # before the checkpoint: a row without its checkpoint is removed when the run resumes
             if folder is not None:
                 save_checkpoint(folder / LAST, model, steps.optimizer, progress)
-            if time.monotonic() - spoke > SECONDS_BETWEEN_LINES or progress.ended_by:
-                spoke = time.monotonic()
-                say(_sentence(row, progress, config, split))
+            if time.monotonic() - reported > SECONDS_BETWEEN_LINES or progress.ended_by:
+                reported = time.monotonic()
+                say(_epoch_line(row, progress, config, split))
             if time.monotonic() > until and not progress.ended_by:
                 return progress
     if not progress.ended_by:
@@ -92,7 +92,7 @@ def train(
 
 
 def _epoch(model: Model, steps: Steps, config: TrainingConfig, epoch: int) -> dict[str, float]:
-    """One pass over the training sequences; everything random in it follows from the seed and the epoch."""
+    """One pass over the training sequences; all random numbers follow from the seed and the epoch."""
     torch.manual_seed(config.seed * 1_000_003 + epoch)
     model.train()
     model.start_epoch(epoch)
@@ -107,18 +107,18 @@ def _epoch(model: Model, steps: Steps, config: TrainingConfig, epoch: int) -> di
     means = {name: float(total) / max(count, 1) for name, total in totals.items()}
     for name, mean in means.items():
         if not np.isfinite(mean):
-            raise ScoreError(f"epoch {epoch}: the loss {name} is {mean}. Choose a smaller learning rate.")
+            raise ScoreError(f"epoch {epoch}: the loss {name} is {mean}. Use a smaller learning rate.")
     return means
 
 
-def _end(progress: Progress, config: TrainingConfig, chosen: bool) -> str:
-    if chosen and progress.epochs - 1 - progress.best_epoch >= config.patience * config.evaluate_every:
+def _end(progress: Progress, config: TrainingConfig, selecting: bool) -> str:
+    if selecting and progress.epochs - 1 - progress.best_epoch >= config.patience * config.evaluate_every:
         return "patience"
     return BUDGET if progress.epochs >= config.epochs else ""
 
 
-def _sentence(row: Row, progress: Progress, config: TrainingConfig, split: Split) -> str:
-    """One epoch for the person who waits: losses, validation, speed, the longest it may still take, and memory."""
+def _epoch_line(row: Row, progress: Progress, config: TrainingConfig, split: Split) -> str:
+    """The progress line of an epoch: losses, validation, speed, the most time left, and memory."""
     steps = -(-split.train.sequences // config.batch_size)
     terms = [f"{name} {value:.3f}" for name, value in row.items() if name not in ("epoch", "seconds", "validation")]
     if "validation" in row:

@@ -15,7 +15,6 @@ import fcntl
 import json
 import os
 import platform
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,17 +28,36 @@ import torch
 from lightgc2n import __version__, zoo
 from lightgc2n.config import read_settings
 from lightgc2n.data.dataset import Dataset
-from lightgc2n.data.files import new_file
+from lightgc2n.data.files import new_file, remove_leftovers
+from lightgc2n.data.folder_kinds import TEMPORARY, FolderKind
 from lightgc2n.data.splits import SplitConfig
+from lightgc2n.data.writer_lock import recover
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.models.contract import Model
-from lightgc2n.training.carrying import vocabulary_files, write_vocabularies
 from lightgc2n.training.checkpoints import Progress, load_checkpoint
+from lightgc2n.training.epoch_log import BOARD, METRICS
 from lightgc2n.training.loop import BEST, LAST
-from lightgc2n.training.record import BOARD, METRICS
 from lightgc2n.training.steps import TrainingConfig
+from lightgc2n.training.warm_start import vocabulary_files, write_vocabularies
 
 RUN, TESTED = "run.json", "results.json"
+RUN_FOLDER = FolderKind(
+    "run",
+    RUN,
+    (
+        *vocabulary_files(),
+        METRICS,
+        f"{BOARD}/events.out.tfevents.*",
+        LAST,
+        BEST,
+        TESTED,
+        "ranks.npz",
+        "people/finder.json",
+        "people/finder.safetensors",
+        "log.txt",  # of a trial of a search
+        "failed.txt",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +71,7 @@ class RunPlan:
     split: SplitConfig = field(default_factory=SplitConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     from_run: Path | None = None  # the run whose weights it starts from
+    label: str = ""  # what a plan calls these settings; the model where it says nothing
 
     def parts(self) -> dict[str, Any]:
         """What is trained, with every setting spelled out, ready for JSON."""
@@ -68,6 +87,7 @@ class RunPlan:
         return {
             "made_by": f"lightgc2n {__version__}",
             **self.parts(),
+            "label": self.label or self.model,
             "data": {
                 "folder": str(self.data.resolve()),
                 "domain": self.domain,
@@ -76,26 +96,39 @@ class RunPlan:
             },
             "from": _origin(self.from_run) if self.from_run is not None else None,
             "versions": versions(),
-            "commit": _commit(),
+            "threads": torch.get_num_threads(),
+            "commit": source_commit(),
         }
 
 
 def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
-    """Makes the folder of a run, or checks that the one that is there holds the same run, or one with fewer epochs."""
+    """Create the folder of a run, or check that the existing one holds the same run, or one with fewer epochs."""
+    refuse_foreign_run(folder)
     if not _holds_epochs(folder):
         description = plan.describe(dataset)  # before anything is made: wrong settings are refused here
         folder.mkdir(parents=True, exist_ok=True)
         with sole_trainer(folder):  # one in its first epoch is not to be replaced
+            refuse_foreign_run(folder)
             for name in vocabulary_files():
                 (folder / name).unlink(missing_ok=True)
-            _write_run(folder, description)
+            write_run(folder, description)
     elif _is_given_more_epochs(folder, plan):
         refuse_another_run(folder, replace(plan, training=plan_of(folder).training), dataset)
         with sole_trainer(folder):
-            _write_run(folder, read_run(folder) | {"training": asdict(plan.training)})
+            write_run(folder, read_run(folder) | {"training": asdict(plan.training)})
     else:
         refuse_another_run(folder, plan, dataset)
     write_vocabularies(folder, dataset)
+
+
+def refuse_foreign_run(folder: Path) -> None:
+    """Raise an error at a folder that is neither empty nor a run: training would write into somebody's files."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder} is a file. Choose another --out.")
+    held = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    held = sorted(name for name in held if not name.startswith(TEMPORARY))
+    if held and not RUN_FOLDER.is_marked(folder):
+        raise OutputError(f"{folder} holds {held[0]} and no run of ours (no {RUN}). Choose another --out.")
 
 
 def _is_given_more_epochs(folder: Path, plan: RunPlan) -> bool:
@@ -105,7 +138,8 @@ def _is_given_more_epochs(folder: Path, plan: RunPlan) -> bool:
     return more and not (folder / TESTED).exists()
 
 
-def _write_run(folder: Path, description: dict[str, Any]) -> None:
+def write_run(folder: Path, description: dict[str, Any]) -> None:
+    """Write the description of a run."""
     with new_file(folder / RUN, force=True) as temporary:
         temporary.write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
 
@@ -128,25 +162,42 @@ def refuse_another_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
 
 
 @contextmanager
-def sole_trainer(folder: Path) -> Iterator[None]:
-    """Keeps a second process from training the same run; however a process ends, its lock ends with it.
+def sole_trainer(folder: Path, wait: bool = False) -> Iterator[None]:
+    """Lock the run for one process; the lock ends with the process, however that ends.
 
-    What a killed process left half-written is removed.
+    Unfinished files of a killed process are removed.
+
+    Args:
+        wait: wait for another process instead of raising an error.
     """
-    handle = os.open(folder, os.O_RDONLY)
+    handle = _locked(folder, wait)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for path in folder.glob(".*"):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        remove_leftovers(folder)
         yield
-    except BlockingIOError:
-        raise OutputError(f"{folder} is being trained by another process. Wait for it, or stop it.") from None
     finally:
+        os.close(handle)
+
+
+def _locked(folder: Path, wait: bool) -> int:
+    """Return the locked handle of a folder; `forget` may replace the folder while this waits."""
+    while True:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if os.path.samestat(os.fstat(handle), os.stat(folder)):
+                return handle
+        except BlockingIOError:
+            os.close(handle)
+            raise OutputError(f"{folder} is being trained by another process. Wait for it, or stop it.") from None
+        except BaseException:
+            os.close(handle)
+            raise
         os.close(handle)
 
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The description of the run in `folder`."""
+    recover(folder)
     try:
         return dict(json.loads((folder / RUN).read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
@@ -212,12 +263,10 @@ def _origin(run: Path) -> dict[str, Any]:
 
 
 def _holds_epochs(folder: Path) -> bool:
-    """Whether there is more in a folder than what a training that failed in its first epoch leaves."""
+    """Return whether a run has more files than a training that failed in its first epoch leaves."""
     first = {RUN, *vocabulary_files(), METRICS, BOARD}
-    return folder.exists() and any(
-        not path.name.startswith(".") and (path.name not in first or not (folder / RUN).exists())
-        for path in folder.iterdir()
-    )
+    held = (path.name for path in folder.iterdir()) if folder.is_dir() else ()
+    return any(name not in first and not name.startswith(TEMPORARY) for name in held)
 
 
 def _difference(part: str, kept: Any, wanted: Any) -> str:
@@ -228,11 +277,21 @@ def _difference(part: str, kept: Any, wanted: Any) -> str:
     return f"{part}.{name} is {kept.get(name)!r} there, {wanted.get(name)!r} is asked for"
 
 
-def _commit() -> str | None:
-    """The commit of the source, where it is a checkout."""
-    here = Path(__file__).parent
+def source_commit() -> str | None:
+    """The commit of the source where it is a checkout of this project; None where another repository surrounds it."""
+    package = Path(__file__).resolve().parents[1]
+    asked = (
+        ["ls-files", "--error-unmatch", "--", f"{package.name}/__init__.py"],
+        ["rev-parse", "--show-prefix"],  # empty in the top folder of a repository
+        ["rev-parse", "HEAD"],
+    )
     try:
-        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+        done = [
+            subprocess.run(["git", *words], cwd=package.parent, capture_output=True, text=True, check=False)
+            for words in asked
+        ]
     except OSError:  # a bare machine may have no git
         return None
-    return done.stdout.strip() or None
+    if any(one.returncode for one in done) or done[1].stdout.strip():
+        return None
+    return done[2].stdout.strip() or None

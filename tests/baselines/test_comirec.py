@@ -8,12 +8,19 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from lightgc2n import zoo
-from lightgc2n.baselines.comirec import ComiRec, ComiRecConfig, parameter_count
+from lightgc2n.baselines.comirec import ComiRec, ComiRecConfig
 from lightgc2n.data.batches import Batch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
-from tests.layers.test_interests import by_loops
+from tests.baselines.test_interest_routing import by_loops
 from tests.worlds import WORLDS, dataset_of
+
+
+def parameter_count(config: ComiRecConfig, accounts: int, items: int) -> int:
+    """M·D + places·K·D² + 1, where places is max_length, or 1 for one shared map; accounts have none."""
+    places = config.max_length if config.maps == "place" else 1
+    return items * config.width + places * config.interests * config.width**2 + 1
+
 
 ITEMS = 12
 ALL = Domain("all", 0, ITEMS)

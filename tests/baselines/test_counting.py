@@ -14,8 +14,7 @@ from lightgc2n.baselines.counting import MarkovRecency, Trending, newest_events
 from lightgc2n.data.batches import MICROSECONDS_A_DAY, make_batch
 from lightgc2n.data.dataset import Dataset, Domain
 from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
-from lightgc2n.evaluation.ranks import asked_in_domains
-from lightgc2n.layers.ranking import rank_by_counting
+from lightgc2n.metrics.ranks import asked_in_domains, rank_by_counting
 from tests.worlds import dataset_of, tastes_world
 
 # Training: a p q p q, b p q r, c q p; p occurs 4 times, q 4, r 1, s never

@@ -9,16 +9,26 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from lightgc2n import zoo
-from lightgc2n.baselines.gru4rec import GRU4Rec, GRU4RecConfig, parameter_count
+from lightgc2n.baselines.gru4rec import GRU4Rec, GRU4RecConfig, _widths
 from lightgc2n.data.batches import Batch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, SplitConfig, Training, split_dataset
 from lightgc2n.errors import SettingError
-from lightgc2n.evaluation.ranks import target_ranks
-from lightgc2n.experiments.single import train_in_memory
+from lightgc2n.metrics.ranks import target_ranks
 from lightgc2n.training.loop import TrainingConfig
+from lightgc2n.training.run import train_in_memory
 from tests.graph.logs import training_of
 from tests.worlds import steps_world
+
+
+def parameter_count(config: GRU4RecConfig, accounts: int, items: int) -> int:
+    """M(D + 1), M·H more if separate, 3H(in + H + 2) a layer; with accounts N·D + (D + 1)H."""
+    width, state_width = _widths(config)
+    tables = items * (width + 1) + (items * state_width if config.embeddings == "separate" else 0)
+    inputs = width + (config.layers - 1) * state_width
+    recurrence = 3 * state_width * (inputs + config.layers * (state_width + 2))
+    return tables + recurrence + (accounts * width + (width + 1) * state_width if config.account else 0)
+
 
 LOGS = training_of([[0, 3, 1, 4, 1], [5, 2], [2, 0, 5]], items=6)
 CATALOGUE = Domain("all", 0, 6)
@@ -153,7 +163,7 @@ def test_counts_of_a_sampled_loss_are_saved() -> None:
 
 
 def test_shared_embeddings_have_one_width() -> None:
-    with pytest.raises(SettingError, match="state_width 5"):
+    with pytest.raises(SettingError, match="state_width is 5"):
         model_of(state_width=5)
 
 

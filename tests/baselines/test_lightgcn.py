@@ -12,12 +12,18 @@ from torch import Tensor, tensor
 from torch.testing import assert_close
 
 from lightgc2n import zoo
-from lightgc2n.baselines.lightgcn import LightGCN, LightGCNConfig, folded_history, folded_prefixes, parameter_count
+from lightgc2n.baselines.lightgcn import LightGCN, LightGCNConfig, folded_history, folded_prefixes
 from lightgc2n.data.batches import Batch, TrainingBatch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.pairwise import candidates_of
 from tests.graph.logs import ITEMS, LOGS, training_of
+
+
+def parameter_count(config: LightGCNConfig, accounts: int, items: int) -> int:
+    """(N + M)·D, and one for ρ where both node and history speak."""
+    return (accounts + items) * config.width + (config.feed == "account+sequence")
+
 
 LOGS_OF_FOUR = [[0, 1, 0, 3], [1, 2, 4], [3, 3, 1], [4]]  # item 5 is nobody's
 
@@ -64,7 +70,7 @@ def test_propagation_by_hand() -> None:
     next_accounts = tensor([[1 / root + 10 / 2], [10 / root]])
     assert_close(found.items, (item + next_items) / 2)
     assert_close(found.accounts, (account + next_accounts) / 2)
-    assert_close(found.gifts, tensor([[1.0], [10 / root]]) / 2)
+    assert_close(found.contributions, tensor([[1.0], [10 / root]]) / 2)
 
 
 @settings(max_examples=30)
@@ -108,17 +114,17 @@ def test_folding_in_the_neighbours_gives_the_node(layers: int) -> None:
     model = model_of(LOGS_OF_FOUR, items=6, layers=layers)
     encoded = model.encode()
     batch = batch_of(*enumerate(LOGS_OF_FOUR))
-    folded = folded_history(encoded.gifts, batch) + model.account_embeddings / (layers + 1)
+    folded = folded_history(encoded.contributions, batch) + model.account_embeddings / (layers + 1)
     assert_close(folded, encoded.accounts[:-1], rtol=1e-6, atol=1e-6)
 
 
 def test_a_prefix_is_folded_in_like_a_history() -> None:
     model = model_of(LOGS_OF_FOUR, items=6)
-    gifts, batch = model.encode().gifts, one_batch(LOGS_OF_FOUR, 6)
-    found = folded_prefixes(gifts, batch)
+    contributions, batch = model.encode().contributions, one_batch(LOGS_OF_FOUR, 6)
+    found = folded_prefixes(contributions, batch)
     for row, log in enumerate(LOGS_OF_FOUR[:3]):  # the fourth has nothing to ask
         for place in range(len(log) - 1):
-            alone = folded_history(gifts, batch_of((row, log[: place + 1])))[0]
+            alone = folded_history(contributions, batch_of((row, log[: place + 1])))[0]
             assert_close(found[row, place], alone)
 
 
@@ -128,21 +134,23 @@ def test_the_loss_is_that_of_a_slow_loop(negatives: int) -> None:
     encoded = model.encode()
     torch.manual_seed(7)
     candidates = candidates_of(batch.next_item[batch.counts], 6, negatives)
-    expected, squares, question = tensor(0.0), tensor(0.0), 0
+    expected, squares, query = tensor(0.0), tensor(0.0), 0
     for account, log in enumerate(LOGS_OF_FOUR[:3]):
         for place in range(1, len(log)):
-            right, *wrong = candidates[question]
+            right, *wrong = candidates[query]
             assert right == log[place]
-            asking = encoded.accounts[account] + model.rho * folded_history(encoded.gifts, batch_of((0, log[:place])))
+            asking = encoded.accounts[account] + model.rho * folded_history(
+                encoded.contributions, batch_of((0, log[:place]))
+            )
             score = asking[0] @ encoded.items.T
             expected -= torch.log(score[right].exp() / (score[right].exp() + sum(score[j].exp() for j in wrong)))
-            rows = [model.account_embeddings[account], *(model.item_embeddings[j] for j in candidates[question])]
+            rows = [model.account_embeddings[account], *(model.item_embeddings[j] for j in candidates[query])]
             squares += sum(row.square().sum() for row in rows)
-            question += 1
+            query += 1
     torch.manual_seed(7)
     found = model.losses(encoded, batch)
-    assert_close(found["next_item"], expected / question)
-    assert_close(found["penalty"], 0.3 / 2 * squares / question)
+    assert_close(found["next_item"], expected / query)
+    assert_close(found["penalty"], 0.3 / 2 * squares / query)
 
 
 def test_equal_scores_cost_the_logarithm_of_two() -> None:
@@ -163,7 +171,7 @@ def test_what_each_feed_shows() -> None:
     assert_close(found, found[:1].expand(3, -1))
     model = model_of(LOGS_OF_FOUR, 6)
     encoded, stranger = model.encode(), model.scores(model.encode(), batch, all_items(model))[2]
-    assert_close(stranger, (folded_history(encoded.gifts, batch)[2] @ encoded.items.T).detach())
+    assert_close(stranger, (folded_history(encoded.contributions, batch)[2] @ encoded.items.T).detach())
 
 
 def test_an_account_folded_in_with_its_own_items_is_itself() -> None:

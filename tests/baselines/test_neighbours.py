@@ -13,7 +13,7 @@ from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn, distinct_items
 from lightgc2n.data.batches import Batch, make_batch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
-from lightgc2n.evaluation.ranks import asked_in_domains, ranks_in_domains
+from lightgc2n.metrics.ranks import asked_in_domains, ranks_in_domains
 from tests.worlds import dataset_of, tastes_world
 
 

@@ -150,7 +150,7 @@ def test_nobody_can_be_scored_where_nobody_is_known(tmp_path: Path) -> None:
     assert run("import", tmp_path / "users.csv", "--out", tmp_path / "users").returncode == 0
     done = run("identify", tmp_path / "users")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "nobody knows who acted there. Make such data with lightgc2n simulate or generate." in done.stderr
+    assert "has no labels of people. Make labelled data with lightgc2n simulate or generate." in done.stderr
 
 
 @pytest.mark.parametrize("command", [("describe",), ("simulate", "--out", "merged")])
@@ -193,7 +193,7 @@ def test_a_stopped_command_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr("lightgc2n.data.households.build_world", stop)
     done = run("generate", "--out", tmp_path / "out")
     assert done.returncode == 130
-    assert "stopped; nothing half-written was left behind." in done.stderr
+    assert "stopped; no half-written file was left behind." in done.stderr
 
 
 def test_ctrl_c_before_all_is_imported_ends_without_a_traceback(tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ from lightgc2n import zoo
 from lightgc2n.data.batches import Asked, Batch, make_batch, query_batches, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
-from lightgc2n.evaluation.ranks import target_ranks
-from lightgc2n.experiments.single import train_in_memory
+from lightgc2n.metrics.ranks import target_ranks
 from lightgc2n.models.contract import Model
+from lightgc2n.training.run import train_in_memory
 from lightgc2n.training.steps import TrainingConfig
+from tests.restoring import saved_and_restored
 from tests.worlds import WORLDS, dataset_of
 
 # world -> cut-off, and the least share of targets within it
@@ -27,7 +28,7 @@ SEEN = [(name, world) for name, entry in zoo.ZOO.items() for world in sorted(ent
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-FLOORS = [name for name, entry in zoo.ZOO.items() if entry.is_floor]
+FLOORS = [name for name, entry in zoo.ZOO.items() if entry.is_simple]
 TRAINED = [name for name in zoo.ZOO if name not in FLOORS]
 QUICK = TrainingConfig(epochs=15, batch_size=8, learning_rate=0.02, patience=15)
 TRAINED_WITH = {
@@ -123,10 +124,8 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
 @pytest.mark.parametrize("name", zoo.ZOO)
 def test_save_and_load_give_equal_scores(name: str, tmp_path: Path) -> None:
     model, split = fitted_in(name, "tastes")
-    zoo.save(name, model, tmp_path)
-    again_name, again = zoo.load(tmp_path)
+    again = saved_and_restored(name, model, tmp_path)
     batch = make_batch(split.test)
-    assert again_name == name
     assert again.config == model.config
     assert_close(scores(again, batch, split), scores(model, batch, split), rtol=0, atol=0)
 
@@ -171,3 +170,9 @@ def test_a_domain_gets_its_own_columns(name: str) -> None:
     batch = make_batch(split.test.select(np.arange(3)))
     part = model.scores(model.encode(), batch, Domain("part", 4, 9))
     assert_close(part, scores(model, batch, split)[:, 4:9], rtol=0, atol=0)
+
+
+def test_old_names_of_models_are_aliases() -> None:
+    assert zoo.choose_models("floors") == zoo.choose_models("simple") == FLOORS
+    assert zoo.entry_of("psjnet-1") is zoo.entry_of("pi-net")
+    assert "psjnet-1" not in zoo.choose_models("all")

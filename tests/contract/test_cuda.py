@@ -11,7 +11,7 @@ from lightgc2n import zoo
 from lightgc2n.data.batches import make_batch, query_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
-from lightgc2n.evaluation.ranks import target_ranks
+from lightgc2n.metrics.ranks import target_ranks
 from tests.worlds import WORLDS
 
 pytestmark = [
@@ -36,8 +36,8 @@ def test_scores_and_ranks_agree(name: str, world: str) -> None:
         ranks = target_ranks(name, model, split.test, catalogue, learned=learned, device=device)
         model.calibrate(lambda device=device: query_batches(split.validation, 64, device))
         found[device] = scores, ranks, model.fitted()
-    close = 1e-9 if zoo.ZOO[name].is_floor else 1e-4  # floors count in float64
+    close = 1e-9 if zoo.ZOO[name].is_simple else 1e-4  # floors count in float64
     assert_close(found["cuda"][0], found["cpu"][0], rtol=close, atol=close)
     assert np.mean(found["cuda"][1] != found["cpu"][1]) < 0.05  # rounding may part what is all but equal
-    if zoo.ZOO[name].is_floor:  # elsewhere rounding may decide between choices that are all but equal
+    if zoo.ZOO[name].is_simple:  # elsewhere rounding may decide between choices that are all but equal
         assert found["cuda"][2] == pytest.approx(found["cpu"][2])

@@ -124,6 +124,7 @@ def test_the_manifest_tells_the_story(tmp_path: Path, capsys: pytest.CaptureFixt
         "sequences": 3,
         "events": 6,
         "items": 5,
+        "rows": 6,
         "rejected_rows": 0,
     }
     said = capsys.readouterr().err
@@ -224,6 +225,20 @@ def test_a_delimiter_can_be_told(tmp_path: Path) -> None:
     assert logs_of(tmp_path / "out")["a"][0][1] == "x"
 
 
+@pytest.mark.parametrize("sign", ['"', "\n", "\r", "\0", "::"])
+def test_a_delimiter_that_cannot_be_one(tmp_path: Path, sign: str) -> None:
+    (tmp_path / "log.csv").write_text("user,item\na,x\n")
+    with pytest.raises(SettingError, match="--delimiter: expected one character for a CSV file"):
+        import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions(delimiter=sign))
+
+
+def test_a_delimiter_of_several_bytes(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text('user§item§title\na§x§"one\ntwo§"\nb§5" disk§"§"\n', encoding="utf-8")
+    manifest = import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions(delimiter="§"))
+    assert manifest["counts"]["rows"] == 2
+    assert {account: log[0][1] for account, log in logs_of(tmp_path / "out").items()} == {"a": "x", "b": '5" disk'}
+
+
 def test_columns_that_are_not_used_are_named_when_there_is_no_time(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("user,item,when_watched\na,x,5\n")
     manifest = import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions())
@@ -294,7 +309,7 @@ def test_skip_bad_leaves_bad_rows_out_and_counts_them(tmp_path: Path) -> None:
         "b": ["z"],
     }
     assert manifest["counts"]["rejected_rows"] == 2
-    assert "2 bad rows were left out; rejected.tsv lists them" in manifest["notes"]
+    assert "4 rows: 2 read, 2 rejected (rejected.tsv lists them)" in manifest["notes"]
     assert "rejected.tsv" in manifest["files"]
     listed = (tmp_path / "out" / "rejected.tsv").read_text().splitlines()
     assert [line.split("\t")[:3] for line in listed] == [

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightgc2n.cli.comparison import comparison_notes
+from lightgc2n import zoo
 from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.importing import ImportOptions, import_log
 from lightgc2n.data.splits import SplitConfig, split_dataset
-from lightgc2n.errors import OutputError, SettingError
-from lightgc2n.experiments.compare import Compared, compare, write_comparison
-from lightgc2n.experiments.markdown import comparison_markdown
+from lightgc2n.errors import SettingError
+from lightgc2n.experiments.compare import Compared, compare, write_results
+from lightgc2n.experiments.comparison_tables import comparison_markdown, comparison_notes
 from tests.worlds import dataset_of, tastes_world, two_domains_world
 
 TINY = dataset_of([("a", "p q r p"), ("b", "p q p q"), ("c", "q q q r"), ("d", "p p p s")], items="p q r s t")
@@ -48,6 +48,7 @@ def test_a_result_says_how_it_was_made() -> None:
     assert result["split"]["protocol"] == "last"
     assert result["split"]["targets"] == "all"
     assert set(result["versions"]) == {"lightgc2n", "python", "torch", "numpy"}
+    assert "commit" in result
     assert result["dataset"]["checksum"] == "0"
     assert result["models"]["popularity"]["paired"]["against"] == "popularity"
     assert result["models"]["popularity"]["paired"]["p"] == 1.0
@@ -55,30 +56,34 @@ def test_a_result_says_how_it_was_made() -> None:
 
 def test_a_result_says_among_which_items_targets_are_ranked() -> None:
     world = two_domains_world()
-    for ask, screen, page in (
-        ("next", "ranked among all 40 items;", "accounts among 40 items;"),
-        ("each-domain", "ranked among the items of their domain;", "accounts among the items of their domain;"),
+    for ask, note in (
+        ("next", "ranked among all 40 items;"),
+        ("each-domain", "ranked among the items of their domain;"),
     ):
         result = compare(world, split_dataset(world, SplitConfig(ask=ask)), ["popularity"]).result
-        assert screen in "\n".join(comparison_notes(result))
-        assert page in comparison_markdown(result)
+        assert note in "\n".join(comparison_notes(result))
+        assert note in comparison_markdown(result)
 
 
 def test_results_are_written_whole(tmp_path: Path) -> None:
     found = tiny()
-    write_comparison(found, tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "results.json").read_text()) == found.result
-    rows = list(csv.DictReader((tmp_path / "out" / "results.csv").read_text().splitlines()))
+    write_results(found, tmp_path)
+    assert json.loads((tmp_path / "results.json").read_text()) == found.result
+    rows = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
     wanted = found.result["models"]["recency"]["metrics"]["new"]["NDCG@20"]
     row = next(r for r in rows if (r["model"], r["subset"], r["metric"]) == ("recency", "new", "NDCG@20"))
     assert float(row["value"]) == wanted["value"]
-    page = (tmp_path / "out" / "results.md").read_text()
-    assert "| recency | **50.00** |" in page  # RC@5: two of four targets, as many as popularity, so both are best
-    saved = np.load(tmp_path / "out" / "ranks" / "recency.npy", allow_pickle=False)
+    page = (tmp_path / "results.md").read_text()
+    assert "| recency | **50.00** ▲ |" in page  # RC@5: two of four targets, as many as popularity, so both are best
+    saved = np.load(tmp_path / "ranks" / "recency.npy", allow_pickle=False)
     assert saved.tolist() == found.ranks["recency"].tolist()
-    with pytest.raises(OutputError, match="exists already"):
-        write_comparison(found, tmp_path / "out")
-    write_comparison(found, tmp_path / "out", force=True)
+
+
+def test_floors_is_an_alias_of_simple() -> None:
+    simple = zoo.choose_models("simple")
+    assert "markov" in simple
+    assert zoo.choose_models("floors") == simple
+    assert zoo.choose_models("floors,sasrec") == zoo.choose_models("simple,sasrec") == [*simple, "sasrec"]
 
 
 def test_the_same_seed_gives_the_same_numbers() -> None:

@@ -17,12 +17,12 @@ from safetensors.torch import load_file
 
 from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.errors import OutputError, SettingError
+from lightgc2n.experiments.plan_runner import last_log_line, train_one, train_plan
+from lightgc2n.experiments.plan_summary import summarise, write_summary
 from lightgc2n.experiments.plans import read_plan
-from lightgc2n.experiments.results import read_ranks
-from lightgc2n.experiments.side_by_side import last_word, train_one, train_plan
-from lightgc2n.experiments.single import evaluate_run
-from lightgc2n.experiments.summary import summarise, write_summary
+from lightgc2n.experiments.save_results import read_ranks
 from lightgc2n.training.loop import BEST, LAST
+from lightgc2n.training.run import evaluate_run
 from lightgc2n.training.runs import sole_trainer
 from tests.cli.test_commands import run
 
@@ -81,10 +81,10 @@ def test_each_model_takes_its_file_and_the_plan_beats_it(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("data = 'E'\nconfig = 'nowhere'", "config must name a folder with one TOML file a model, found 'nowhere'"),
+        ("data = 'E'\nconfig = 'nowhere'", "config must name a folder with one TOML file per model, found 'nowhere'"),
         ("modle = 'lightgc2n'", "Did you mean 'model'?"),
         ("data = 'E'\nmodel = 'lightgc2m'", "Did you mean 'lightgc2n'?"),
-        ("model = 'lightgc2n'", "says no data"),
+        ("model = 'lightgc2n'", "no data. Write data"),
         ("data = 'E'\nseed = '1'", "seed must be int or a list of it, found '1'"),
         ("data = 'E'\nseed = []", "seed must list each of its values once"),
         ("data = 'E'\nseed = [1, 1]", "seed must list each of its values once"),
@@ -92,11 +92,11 @@ def test_each_model_takes_its_file_and_the_plan_beats_it(tmp_path: Path) -> None
         ("data = 'E'\n[training]\nseed = 2", "training.seed is the plan's `seed`"),
         ("data = 'E'\n[lightgc2n]\nlatent_user = 2", "Did you mean 'latent_users'?"),
         ("data = 'E'\ntraining = 3", "training must be a table"),
-        ("data = 'E'\n[run]\nseed = 2", "in two pairs of brackets"),
+        ("data = 'E'\n[run]\nseed = 2", "with two pairs of brackets"),
         ("data = 'E'\n[[run]]\n[[run]]\nseed = 0", "run 2: a second run called E-lightgc2n-seed0"),
         ("data = 'E'\n[[run]]\nname = 'a/b'", "name must be text that can name a folder"),
         ("data = 'E'\n[[run]]\nnaem = 'a'", "run 1: unknown name 'naem'. Did you mean 'name'?"),
-        ("data = 'E'\n[[run]]\nname = 'a'\nmodel = ['lightgc2n', 'lightgc2n-wo-a']", "name stands for one model"),
+        ("data = 'E'\n[[run]]\nname = 'a'\nmodel = ['lightgc2n', 'lightgc2n-wo-a']", "name replaces one model"),
         ("data = ", "not a TOML file"),
     ],
 )
@@ -173,10 +173,10 @@ def test_floors_are_runs_that_are_counted_and_tested(world: Path, tmp_path: Path
 def test_one_process_may_take_several_runs_and_one_that_fails_stops_no_other(world: Path, tmp_path: Path) -> None:
     bad = '[[run]]\nname = "wild"\ntraining.learning_rate = 1e30\ntraining.clip = 0\n'
     plan = written(world, SMALL + bad + "[[run]]\nseed = [0, 1]\n")
-    state = train_plan(plan, tmp_path / "out", together=3)
+    state = train_plan(plan, tmp_path / "out", per_process=3)
     assert state.failed == ["homes-wild-seed0"]
     assert state.finished == ["homes-lightgc2n-wo-a-seed0", "homes-lightgc2n-wo-a-seed1"]
-    assert last_word(tmp_path / "out", "homes-wild-seed0").startswith("error: epoch 0")
+    assert last_log_line(tmp_path / "out", "homes-wild-seed0").startswith("error: epoch 0")
     train_one(plan, tmp_path / "alone", "homes-lightgc2n-wo-a-seed1")
     first, second = (
         read_ranks(tmp_path / out / "homes-lightgc2n-wo-a-seed1").rank.tolist() for out in ("out", "alone")
@@ -213,7 +213,7 @@ def test_a_slice_ends_at_an_epoch_and_the_same_command_goes_on(world: Path, tmp_
     assert train_one(plan, tmp_path / "whole", name)
     words = ["train", "--plan", plan, "--out", tmp_path / "sliced", "--only", name, "--slice", 0, "--device", "cpu"]
     for _ in range(2):
-        assert "stopped for now" in run(*words).stdout
+        assert "paused" in run(*words).stdout
     assert summarise(tmp_path / "sliced").left == {name: 2}
     assert not (tmp_path / "sliced" / name / "results.json").exists()
     assert "finished" in run(*words).stdout
@@ -225,7 +225,7 @@ def test_a_slice_ends_at_an_epoch_and_the_same_command_goes_on(world: Path, tmp_
 def test_a_single_run_can_be_sliced_too(world: Path, tmp_path: Path) -> None:
     words = ["train", world / "homes", "--model", "lightgc2n-wo-a", "--epochs", 2, "--out", tmp_path / "run"]
     first, second = (run(*words, "--device", "cpu", "--slice", 0) for _ in range(2))
-    assert "stopped for now after 1 epochs" in first.stdout
+    assert "paused after 1 epochs" in first.stdout
     assert "ended by budget" in second.stdout
 
 
@@ -271,8 +271,8 @@ def test_a_run_is_trained_by_one_process_alone(world: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--model", "lightgc2n"], "--model stands in the plan"),
-        (["homes"], "DIR stands in the plan"),
+        (["--model", "lightgc2n"], "--model belongs in the plan file"),
+        (["homes"], "DIR belongs in the plan file"),
         (
             ["--only", "homes-lightgc2n-seed0"],
             "unknown run 'homes-lightgc2n-seed0'. Did you mean 'homes-lightgc2n-wo-a",

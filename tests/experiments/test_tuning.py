@@ -19,15 +19,16 @@ from lightgc2n.cli.inputs import read_tables
 from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import LightGC2NError, OutputError, ScoreError, SettingError
-from lightgc2n.experiments import single, spaces
-from lightgc2n.experiments.children import Slice
-from lightgc2n.experiments.single import open_data, train_run
-from lightgc2n.experiments.spaces import Choice
-from lightgc2n.experiments.trials import LOG, Trial, take_all_on
-from lightgc2n.experiments.tuned import command_of, write_tuned
+from lightgc2n.experiments import search_space
+from lightgc2n.experiments.search_space import Choice
+from lightgc2n.experiments.settings_file import command_of, write_tuned
+from lightgc2n.experiments.subprocesses import TimeBudget
+from lightgc2n.experiments.trials import LOG, Trial, train_trials
 from lightgc2n.experiments.tuning import Tuned, TuningPlan, tune
+from lightgc2n.training import run as run_module
+from lightgc2n.training.epoch_log import METRICS
 from lightgc2n.training.loop import BEST, LAST
-from lightgc2n.training.record import METRICS
+from lightgc2n.training.run import open_data, train_run
 from lightgc2n.training.runs import RunPlan, plan_of
 from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import run
@@ -219,7 +220,7 @@ def test_no_child_outlives_a_killed_search(data: Path, tmp_path: Path, how: sign
 
 
 def test_settings_that_cannot_be_trained_lose(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spaces, "SPACES", {"training.learning_rate": Choice((1e30,))})
+    monkeypatch.setattr(search_space, "SPACES", {"training.learning_rate": Choice((1e30,))})
     tuned = tune(small(data, trials=3), tmp_path / "search")
     assert (tuned.best["trial"], tuned.best["ended_by"]) == (0, "budget")
     assert [row["ended_by"] for row in tuned.rows[1:]] == ["failure"] * 2
@@ -240,21 +241,22 @@ def test_a_broken_child_is_named(data: Path, tmp_path: Path, whole: tuple[Path, 
         described["data"]["folder"] = str(tmp_path / "nowhere")
         (folder / "run.json").write_text(json.dumps(described))
         trials.append(Trial(number, folder))
+    opened = open_data(plan_of(whole[0] / "trial-000"))
     with pytest.raises(LightGC2NError, match=r"trial \d ended with code 2: error: .*nowhere") as found:
-        take_all_on(trials, 1, "cpu", 2, Slice(), lambda trial: None)
+        train_trials(trials, 1, "cpu", 2, TimeBudget(), lambda trial: None, opened)
     first = str(found.value).split("trial ")[1][0]  # whichever ends first; the other is ended before its last word
     assert (tmp_path / f"trial-{first}" / LOG).read_text()
 
 
 def test_the_test_is_never_asked(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    real = single.ranks_in_domains
+    real = run_module.ranks_in_domains
 
     def spy(name: str, model: Any, queries: Any, *given: Any, **more: Any) -> Any:
         asked.append(queries)
         return real(name, model, queries, *given, **more)
 
-    monkeypatch.setattr(single, "ranks_in_domains", spy)
+    monkeypatch.setattr(run_module, "ranks_in_domains", spy)
     plan = small(data, trials=3)
     tune(plan, tmp_path / "search")
     split = open_data(plan.run)[1]
@@ -272,7 +274,7 @@ def test_another_search_in_the_same_folder_is_refused(
 
 
 def test_nonsense_is_refused(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="is a floor"):
+    with pytest.raises(SettingError, match="is a simple baseline"):
         tune(TuningPlan(RunPlan(data, "markov")), tmp_path / "search")
     with pytest.raises(SettingError, match="Did you mean 'random'"):
         tune(small(data, sampler="randon"), tmp_path / "search")
@@ -313,7 +315,7 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
     done = run(*words)
     assert done.returncode == 0, done.stderr
     assert "(defaults)" in done.stdout
-    assert "budget †" in done.stdout
+    assert "budget ‡" in done.stdout
     assert "learning" in done.stdout
     assert "capsule" not in done.stdout  # fixed
     assert max(len(line) for line in done.stdout.splitlines() if line.startswith("│")) <= 160
@@ -329,7 +331,7 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--model", "markov"], "markov is a floor"),
+        (["--model", "markov"], "markov is a simple baseline"),
         (["--model", "lightgc2"], "Did you mean 'lightgc2n'?"),
         (["--set", "lightgc2n.layer=2"], "Did you mean 'layers'?"),
         (["--sampler", "grid"], "unknown sampler 'grid'"),

@@ -13,15 +13,15 @@ from safetensors.numpy import load_file
 from safetensors.torch import save_file
 
 from lightgc2n.errors import DataError, OutputError, SettingError
-from lightgc2n.experiments.single import evaluate_run, train_run
 from lightgc2n.export import exporting
 from lightgc2n.export.exporting import ExportOptions, export_run
 from lightgc2n.export.graph import IR_VERSION, OPSET
 from lightgc2n.recommending.bundle import load_bundle
 from lightgc2n.recommending.bundle_files import part_sizes
-from lightgc2n.recommending.recommender import load
+from lightgc2n.recommending.recommender import load, load_with_split
 from lightgc2n.training.checkpoints import load_checkpoint
 from lightgc2n.training.loop import BEST
+from lightgc2n.training.run import evaluate_run, train_run
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import run
@@ -135,7 +135,8 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     broken = load(run_of("sasrec"))
     with torch.no_grad():
         broken.model.items[3, 1] = torch.nan  # type: ignore[union-attr, operator, index]
-    monkeypatch.setattr(exporting, "load", lambda *_: broken)
+    split = load_with_split(run_of("sasrec"))[1]
+    monkeypatch.setattr(exporting, "load_with_split", lambda *_: (broken, split))
     with pytest.raises(DataError, match="sasrec: items is not finite"):
         export_run(run_of("sasrec"), tmp_path / "bundle", ExportOptions())
     (tmp_path / "mine").mkdir()

@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from lightgc2n.data.households import HouseholdConfig, generate
-from lightgc2n.experiments.single import train_run
 from lightgc2n.export.exporting import ExportOptions, export_run
+from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
 

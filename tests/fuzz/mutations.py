@@ -153,6 +153,14 @@ def splice(data: bytearray, dice: random.Random) -> None:
     data[place:place] = other[start : start + 100]
 
 
+def stray_quote(data: bytearray, dice: random.Random) -> None:
+    """A quote beside a separator, where it opens or closes a field that no other quote closes or opens."""
+    separators = [place for place, octet in enumerate(data) if octet in b",\t;\n"]
+    for _ in range(dice.choice((1, 1, 2, 3))):
+        place = dice.choice(separators or [0]) + dice.choice((0, 1))
+        data[place:place] = dice.choice((b'"', b'"', b'""', b'"""', b'5"', b'"5" disk"'))
+
+
 Mutation = Callable[[bytearray, random.Random], None]
 MUTATIONS: list[Mutation] = [
     flip,
@@ -168,7 +176,7 @@ MUTATIONS: list[Mutation] = [
     repeat,
     shuffle,
 ]
-MUTATIONS += [enlarge, reencode, splice]
+MUTATIONS += [enlarge, reencode, splice, stray_quote, stray_quote]
 PACKING: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
     ".gz": (gzip.decompress, lambda data: gzip.compress(data, mtime=0)),
     ".zst": (zstandard.decompress, zstandard.compress),

@@ -1,15 +1,17 @@
 """Whatever the bytes, an import ends in a sound dataset or in an error a person can act on, and leaves no rest."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from mutations import SEEDS, Case, case
+from mutations import PACKING, SEEDS, Case, case
 
 from lightgc2n.data.dataset import load_dataset, verify_dataset
 from lightgc2n.data.importing import ImportOptions, import_log
 from lightgc2n.data.members import load_members
 from lightgc2n.data.reading import lines
+from lightgc2n.data.reading.detect import TABLES
 from lightgc2n.data.reading.tables import TableReader
 from lightgc2n.data.reading.times import EARLIEST, LATEST
 from lightgc2n.errors import LightGC2NError
@@ -59,6 +61,20 @@ def check_dataset(folder: Path, skip_bad: bool) -> None:
     assert len(listed) == counts["rejected_rows"]
     assert all(line.count("\t") == 4 for line in listed)
     assert skip_bad or not listed
+    if dataset.manifest["options"]["format"] in TABLES:
+        assert counts["rows"] == len(events) + len(listed)
+
+
+def check_rows(source: Path, manifest: dict[str, Any]) -> None:
+    """The rows of a text file are its lines, without empty ones and the header; in CSV a row may have several."""
+    form = manifest["options"]["format"]
+    if source.is_dir() or form == "parquet":
+        return
+    unpack, _ = PACKING.get(source.suffix, (bytes, bytes))
+    lines = unpack(source.read_bytes()).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    most = sum(line not in (b"", b"\r") for line in lines) - (form in ("csv", "tsv", "recbole"))
+    rows = manifest["counts"]["rows"]
+    assert rows == most or (form == "csv" and rows < most and any("line breaks" in note for note in manifest["notes"]))
 
 
 def outcome(source: Path, options: ImportOptions, out: Path) -> str:
@@ -71,6 +87,7 @@ def outcome(source: Path, options: ImportOptions, out: Path) -> str:
         return str(problem)
     assert sorted(out.parent.iterdir()) == sorted([*before, out])
     check_dataset(out, options.skip_bad)
+    check_rows(source, load_dataset(out).manifest)
     return str(checksum)
 
 

@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from lightgc2n.graph.sequential import Edges
-from lightgc2n.layers.capsules import DynamicRouting, squash
-from lightgc2n.layers.convolution import CapsuleLayer
-from lightgc2n.layers.propagation import EveryAccountListens, attend
-from lightgc2n.layers.subspaces import SubspaceAlignment
+from lightgc2n.layers.squash import squash
+from lightgc2n.models.lightgc2n.capsules import DynamicRouting
+from lightgc2n.models.lightgc2n.convolution import CapsuleLayer
+from lightgc2n.models.lightgc2n.item_attention import AttentionOfAllAccounts, attend
+from lightgc2n.models.lightgc2n.subspaces import SubspaceAlignment
 
 INTERPRETED = bool(os.environ.get("TRITON_INTERPRET")) and find_spec("triton") is not None
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -51,7 +52,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 def test_squash() -> None:
-    from lightgc2n.layers.kernels.squashing import squash as fast
+    from lightgc2n.layers.kernels.squash import squash as fast
 
     vectors = normal(130, 5)
     vectors[3] = 0
@@ -70,8 +71,8 @@ EDGES = Edges(
 
 @sizes
 @pytest.mark.parametrize("rows", [None, [3, 6, 6, 0, 8]])
-def test_listening(people: int, width: int, rows: list[int] | None) -> None:
-    from lightgc2n.layers.kernels.listening import listen
+def test_attention_and_sum(people: int, width: int, rows: list[int] | None) -> None:
+    from lightgc2n.layers.kernels.item_attention import attend_and_sum
 
     chosen = np.arange(9) if rows is None else np.array(rows)
     first, stop = EDGES.offsets[chosen], EDGES.offsets[chosen + 1]
@@ -84,20 +85,20 @@ def test_listening(people: int, width: int, rows: list[int] | None) -> None:
         summed = (gathered * (torch.from_numpy(EDGES.weights)[place] * known)[..., None]).sum(dim=1)
         return torch.cat([summed[:, None], attend(users, gathered, known)[0]], dim=1)
 
-    graph = EveryAccountListens(EDGES).to(DEVICE)
+    graph = AttentionOfAllAccounts(EDGES).to(DEVICE)
     index = None if rows is None else torch.tensor(rows, device=DEVICE)
 
     def fast(users: Tensor, items: Tensor) -> Tensor:
-        summed, heard = listen(users, items, graph, index)
+        summed, heard = attend_and_sum(users, items, graph.plain.sums, graph.edges_of_item, index)
         return torch.cat([summed[:, None], heard], dim=1)
 
     agree(slow, fast, normal(len(chosen), people, width) / 2, normal(14, width) / 2)
 
 
 def test_sums_of_long_rows() -> None:
-    from lightgc2n.layers.kernels.sums import segment_sum
+    from lightgc2n.layers.kernels.segment_sums import segment_sum
 
-    graph = EveryAccountListens(EDGES).plain.sums
+    graph = AttentionOfAllAccounts(EDGES).plain.sums
     table = normal(14, 5)
     expected = graph(table)
     graph, table = graph.to(DEVICE), table.to(DEVICE)
@@ -107,7 +108,7 @@ def test_sums_of_long_rows() -> None:
 
 @sizes
 def test_the_update_of_latent_users(people: int, width: int) -> None:
-    from lightgc2n.layers.kernels.blending import blend
+    from lightgc2n.layers.kernels.squashed_sum import squashed_sum
 
     layer = CapsuleLayer(width)
     maps = [layer.from_items.weight, layer.from_matches.weight, layer.from_self.weight]
@@ -116,7 +117,7 @@ def test_the_update_of_latent_users(people: int, width: int) -> None:
         return squash((summed @ weights[0].T)[:, None] + heard @ weights[1].T + users @ weights[2].T)
 
     def fast(summed: Tensor, heard: Tensor, users: Tensor, *weights: Tensor) -> Tensor:
-        return blend(list(weights), summed, heard.flatten(0, 1), users.flatten(0, 1)).view(users.shape)
+        return squashed_sum(list(weights), summed, heard.flatten(0, 1), users.flatten(0, 1)).view(users.shape)
 
     given = (normal(70, width), normal(70, people, width), normal(70, people, width, seed=1))
     assert_close(slow(*given, *maps), layer.users(*given))
@@ -124,7 +125,7 @@ def test_the_update_of_latent_users(people: int, width: int) -> None:
 
 
 def test_the_update_of_items() -> None:
-    from lightgc2n.layers.kernels.blending import blend
+    from lightgc2n.layers.kernels.squashed_sum import squashed_sum
 
     layer = CapsuleLayer(6)
     maps = [layer.from_users.weight, layer.from_before.weight]
@@ -133,7 +134,7 @@ def test_the_update_of_items() -> None:
         return squash(from_users @ weights[0].T + before @ weights[1].T)
 
     def fast(from_users: Tensor, before: Tensor, *weights: Tensor) -> Tensor:
-        return blend(list(weights), from_users, before)
+        return squashed_sum(list(weights), from_users, before)
 
     given = (normal(33, 6), normal(33, 6, seed=1))
     assert_close(slow(*given, *maps), layer.items(*given))
@@ -143,7 +144,7 @@ def test_the_update_of_items() -> None:
 @sizes
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_routing(people: int, width: int, steps: int) -> None:
-    from lightgc2n.layers.kernels.routing import route
+    from lightgc2n.layers.kernels.dynamic_routing import route
 
     plain = DynamicRouting(people, width, steps)
 
@@ -158,7 +159,7 @@ def test_routing(people: int, width: int, steps: int) -> None:
 
 @sizes
 def test_alignment(people: int, width: int) -> None:
-    from lightgc2n.layers.kernels.aligning import align
+    from lightgc2n.layers.kernels.subspace_alignment import _Align, align
 
     plain = SubspaceAlignment(people, width, smoothing=0.01)
     names = ["bases", "mix.weight", "norm.weight", "norm.bias"]
@@ -170,9 +171,7 @@ def test_alignment(people: int, width: int) -> None:
         return torch.stack(torch.func.functional_call(plain, dict(zip(names, learned, strict=True)), (items,)))
 
     def fast(items: Tensor, bases: Tensor, mix: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
-        from lightgc2n.layers.kernels import aligning
-
-        return torch.stack(aligning._Align.apply(items, bases, mix, gain, shift, 0.01, plain.norm.eps))
+        return torch.stack(_Align.apply(items, bases, mix, gain, shift, 0.01, plain.norm.eps))
 
     items = normal(70, width)
     agree(slow, fast, items, *(plain.get_parameter(name) for name in names))

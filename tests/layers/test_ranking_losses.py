@@ -78,8 +78,8 @@ def test_full_cross_entropy_is_the_mean_over_the_targets() -> None:
     assert_close(FullCrossEntropy()(states, items, batch), torch.stack(expected).mean())
 
 
-def among(loss: SampledLoss, question: Tensor, target: Tensor, drawn: Tensor, items: ItemVectors) -> Tensor:
-    return loss.among(question, target, torch.ones_like(target, dtype=torch.bool), drawn, items)
+def among(loss: SampledLoss, query: Tensor, target: Tensor, drawn: Tensor, items: ItemVectors) -> Tensor:
+    return loss.among(query, target, torch.ones_like(target, dtype=torch.bool), drawn, items)
 
 
 def test_one_target_alone_costs_nothing() -> None:
@@ -89,10 +89,10 @@ def test_one_target_alone_costs_nothing() -> None:
 
 
 def test_among_all_items_it_is_the_full_cross_entropy() -> None:
-    items, question = vectors(), torch.randn(1, 1, 4)
+    items, query = vectors(), torch.randn(1, 1, 4)
     loss = SampledLoss(torch.ones(6), sampled_cross_entropy, samples=6, alpha=0.5, correction=0.0)
-    full = cross_entropy(items.logits(question[0]), tensor([3]))
-    assert_close(among(loss, question, tensor([[3]]), torch.arange(6), items)[0, 0], full)
+    full = cross_entropy(items.logits(query[0]), tensor([3]))
+    assert_close(among(loss, query, tensor([[3]]), torch.arange(6), items)[0, 0], full)
 
 
 def test_the_correction_by_hand() -> None:

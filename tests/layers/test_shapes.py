@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lightgc2n.layers.ranking import rank_by_counting
+from lightgc2n.metrics.ranks import rank_by_counting
 
 
 def test_a_wrong_shape_is_caught() -> None:

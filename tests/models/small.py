@@ -9,7 +9,7 @@ from lightgc2n import zoo
 from lightgc2n.data.batches import Batch, TrainingBatch, make_batch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Split, SplitConfig, Training, split_dataset
-from lightgc2n.models.lightgc2n import LightGC2N
+from lightgc2n.models.lightgc2n.lightgc2n import LightGC2N
 from tests.worlds import tastes_world
 
 SPLIT = split_dataset(tastes_world(accounts=12, clusters=3, size=4, length=9), SplitConfig())

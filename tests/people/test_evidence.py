@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lightgc2n.evaluation.people import measure_people
+from lightgc2n.metrics.clustering import measure_people
 from lightgc2n.people.asking import by_contrast
 from lightgc2n.people.describing import FOLDS, Sessions, describe, item_tables, pair_features, share_an_item
 from lightgc2n.people.evidence import evidence, learn, pairs_across, pairs_inside

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lightgc2n.people.sessions import DAY, HOUR, has_hours, session_numbers, usual_gap
+from lightgc2n.people.sessions import DAY, HOUR, has_hours, newest_sessions, session_numbers, usual_gap
 
 
 def test_a_longer_pause_begins_a_session_and_so_does_an_account() -> None:
@@ -20,3 +20,10 @@ def test_the_usual_session_is_bound_by_an_hour_or_is_a_day() -> None:
 
 def test_without_times_every_event_is_a_session() -> None:
     assert session_numbers(np.array([0, 2, 3]), None).tolist() == [0, 1, 2]
+
+
+def test_the_newest_sessions() -> None:
+    session = np.array([0, 0, 1, 2, 2, 3])
+    taken = {most: session[newest_sessions(session, most)].tolist() for most in (1, 2, 4, 9)}
+    assert taken == {1: [3], 2: [2, 2, 3], 4: session.tolist(), 9: session.tolist()}
+    assert newest_sessions(session[:0], 3) == slice(0, 0)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -11,10 +12,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from lightgc2n.data.files import sha256
 from lightgc2n.errors import DataError
 from lightgc2n.recommending import bundle as bundle_module
 from lightgc2n.recommending.bundle import load_bundle
-from lightgc2n.recommending.bundle_files import SCHEMA, is_bundle, open_bundle, write_facts
+from lightgc2n.recommending.bundle_files import SCHEMA, device_checksum, is_bundle, open_bundle, write_facts
+from lightgc2n.recommending.forgetting import forget_in_bundle
 from tests.cli.test_commands import run
 from tests.export.town import bundle_of
 
@@ -166,16 +169,19 @@ def test_files_that_do_not_fit_each_other(bundle: Path) -> None:
         return lambda: save_file(arrays | changed, histories)
 
     for change, message in (
-        (lambda: (bundle / "items.txt").write_text("a\nb\n"), "the number of items cannot be right"),
-        (lambda: (bundle / "items.txt").write_bytes(b"\xff\n"), "do not fit"),
+        (lambda: (bundle / "items.txt").write_text("a\nb\n"), "items.txt: lines: expected 4,000, found 2"),
+        (lambda: (bundle / "items.txt").write_bytes(b"\xff\n"), "items.txt: expected text in UTF-8"),
         (lambda: (bundle / "weights.safetensors").write_bytes(b"\xff" * 90), "weights.safetensors"),
         (lambda: (bundle / "model.onnx").write_bytes(b"nothing"), "onnxruntime cannot read it"),
-        (lambda: (bundle / "config.json").write_text(json.dumps(config | {"data": 3})), "do not fit"),
-        (lambda: (bundle / "config.json").write_text(json.dumps(config | {"account_width": 7})), "the vectors"),
-        (lambda: (bundle / "server" / "accounts.txt").write_text("a\nb\n"), "the histories cannot be right"),
-        (events(offsets=arrays["offsets"][::-1].copy()), "the histories cannot be right"),
-        (events(events=arrays["events"] + 10**6), "the items of histories cannot be right"),
-        (events(events=arrays["events"] - 10**6), "the items of histories cannot be right"),
+        (lambda: (bundle / "config.json").write_text(json.dumps(config | {"data": 3})), "config.json: data: expected"),
+        (
+            lambda: (bundle / "config.json").write_text(json.dumps(config | {"account_width": 7})),
+            "vectors.safetensors: account",
+        ),
+        (lambda: (bundle / "server" / "accounts.txt").write_text("a\nb\n"), "server.json: accounts: expected 2"),
+        (events(offsets=arrays["offsets"][::-1].copy()), "histories.safetensors: offsets: expected growing"),
+        (events(events=arrays["events"] + 10**6), "histories.safetensors: events: expected items below 4,000"),
+        (events(events=arrays["events"] - 10**6), "histories.safetensors: events: expected numbers from 0"),
         (lambda: save_file({"other": np.zeros(3)}, vectors), "vectors.safetensors"),
     ):
         change()  # type: ignore[no-untyped-call]
@@ -190,6 +196,95 @@ def test_nothing_outside_of_the_folder_is_read(files: object, bundle: Path) -> N
     config = json.loads((bundle / "config.json").read_text())
     (bundle / "config.json").write_text(json.dumps(config | {"files": files}))
     refuse(bundle, "it does not list its files")
+
+
+LINKED = ("README.md", "items.txt", "config.json", "SHA256SUMS", "people", "server", "server/accounts.txt")
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_link_inside_a_bundle_is_refused(name: str, bundle: Path, tmp_path: Path) -> None:
+    """Even where the link leads to the very file: what it leads to can change, and be outside."""
+    outside = tmp_path / "outside"
+    (bundle / name).rename(outside)
+    (bundle / name).symlink_to(outside)
+    assert str(bundle / name) in refuse(bundle, "a link, or no regular file")
+
+
+def test_a_link_that_nothing_reads_is_refused_too(bundle: Path) -> None:
+    (bundle / "notes").symlink_to("/etc/hostname")
+    refuse(bundle, "notes: a link, or no regular file")
+    (bundle / "notes").unlink()
+    (bundle / "notes").mkdir()
+    (bundle / "notes" / "gone").symlink_to("nowhere")
+    refuse(bundle, "notes/gone: a link, or no regular file")
+
+
+@pytest.mark.parametrize("name", ["README.md", "model.onnx", "server/people.safetensors", "extra"])
+def test_a_fifo_is_refused_and_blocks_nobody(name: str, bundle: Path) -> None:
+    (bundle / name).unlink(missing_ok=True)
+    os.mkfifo(bundle / name)
+    refuse(bundle, f"{name}: a link, or no regular file")
+
+
+def test_a_link_to_a_bundle(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "current").symlink_to(bundle)
+    (tmp_path / "second").symlink_to("current")
+    for link in ("current", "second"):
+        assert load_bundle(tmp_path / link).dataset.checksum == load_bundle(bundle).dataset.checksum
+    (tmp_path / "loop").symlink_to("loop")
+    refuse(tmp_path / "loop", "not a bundle")
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "weights.safetensors", "server/histories.safetensors", "items.txt"])
+def test_a_file_that_changes_while_it_is_read(
+    name: str, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link takes the place of a file after its checksum was found right, and before the file is opened by name."""
+
+    def swapped(folder: Path) -> object:
+        files = open_bundle(folder)
+        (bundle / name).rename(tmp_path / "outside")
+        (bundle / name).symlink_to(tmp_path / "outside")
+        return files
+
+    monkeypatch.setattr(bundle_module, "open_bundle", swapped)
+    refuse(bundle, "a link, or no regular file|External data path escapes model directory")
+    (bundle / name).unlink()
+    (tmp_path / "outside").rename(bundle / name)
+
+    def rewritten(folder: Path) -> object:
+        files = open_bundle(folder)
+        (bundle / name).write_bytes((bundle / name).read_bytes())
+        return files
+
+    monkeypatch.setattr(bundle_module, "open_bundle", rewritten)
+    refuse(bundle, "changed while the bundle was being read")
+
+
+def test_weights_outside_of_the_folder(bundle: Path, tmp_path: Path) -> None:
+    """The graph names the file of its weights: it cannot name one elsewhere."""
+    onnx = pytest.importorskip("onnx")
+    (tmp_path / "weights.safetensors").write_bytes((bundle / "weights.safetensors").read_bytes())
+    for place in ("../weights.safetensors", str(tmp_path / "weights.safetensors")):
+        graph = onnx.load(bundle / "model.onnx", load_external_data=False)
+        for tensor in graph.graph.initializer:
+            for entry in tensor.external_data:
+                entry.value = place if entry.key == "location" else entry.value
+        onnx.save(graph, bundle / "model.onnx")
+        sign(bundle)
+        refuse(bundle, "model.onnx: onnxruntime cannot read it")
+
+
+def test_the_checksum_covers_both_parts(bundle: Path) -> None:
+    whole = open_bundle(bundle)
+    sums = "".join(f"{sha256(bundle / name)}  {name}\n" for name in ("SHA256SUMS", "server/SHA256SUMS"))
+    assert whole.checksum == hashlib.sha256(sums.encode()).hexdigest()
+    forget_in_bundle(bundle, ["h000005"])
+    less = open_bundle(bundle)
+    assert less.checksum != whole.checksum
+    assert device_checksum(bundle) == json.loads((bundle / "server" / "server.json").read_text())["device"]
+    shutil.rmtree(bundle / "server")
+    assert open_bundle(bundle).checksum == device_checksum(bundle) != less.checksum
 
 
 def test_the_command_refuses_without_a_traceback(bundle: Path) -> None:

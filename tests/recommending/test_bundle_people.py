@@ -12,7 +12,6 @@ from safetensors.numpy import load_file, save_file
 
 from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.experiments.single import train_run
 from lightgc2n.export.exporting import ExportOptions, export_run
 from lightgc2n.export.tables import as_bytes
 from lightgc2n.people import merging
@@ -20,6 +19,7 @@ from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
 from lightgc2n.recommending.forgetting import forget_in_bundle
 from lightgc2n.recommending.people import AccountPeople
 from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import run
@@ -234,19 +234,19 @@ def test_what_was_tampered_with_is_refused(street: Street, tmp_path: Path) -> No
         save_file(arrays, bundle / path)
         assert "not what it was" in refuse(bundle)
         sign(bundle)
-        assert "do not fit each other" in refuse(bundle), name
+        assert f"{bundle / path}: {name}: expected" in refuse(bundle)
         (bundle / path).write_bytes(whole)
     sign(bundle)
     load_bundle(bundle)
     (bundle / "people" / "finder.json").write_text('{"gap": 1}')
     sign(bundle)
-    refuse(bundle, "do not fit each other")
+    refuse(bundle, "finder.json: prior: expected a value, found nothing")
 
 
 def test_a_forgotten_account_leaves_no_times_and_no_fold(street: Street, tmp_path: Path) -> None:
     bundle = Path(shutil.copytree(street.bundle, tmp_path / "bundle"))
     gone = street.onnx.dataset.accounts[7]
-    forget_in_bundle(bundle, gone)
+    forget_in_bundle(bundle, [gone])
     after = load_bundle(bundle)
     assert after._finder.learned.fold.tolist() == np.delete(street.onnx._finder.learned.fold, 7).tolist()
     assert after.dataset.times is not None

@@ -11,9 +11,9 @@ from lightgc2n.data.batches import Batch
 from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import UNSEEN, SplitConfig, split_dataset
 from lightgc2n.errors import DataError, ScoreError, SettingError
-from lightgc2n.experiments.single import train_run
 from lightgc2n.recommending.ownership import Ownership
 from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
 from tests.recommending.test_recommender import log_of
@@ -39,7 +39,9 @@ def expected(recommender: Recommender, account: int, history: list[str]) -> tupl
     items = torch.tensor([[recommender.dataset.item_index[item] for item in history]])
     with torch.no_grad():
         encoded = recommender.model.encode()
-        users = recommender.model.people(encoded, Batch(torch.tensor([account]), items, torch.tensor([len(history)])))
+        users = recommender.model.latent_users(
+            encoded, Batch(torch.tensor([account]), items, torch.tensor([len(history)]))
+        )
     return users.ownership[0].T.tolist(), users.weight[0].tolist()
 
 

@@ -13,11 +13,11 @@ from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.experiments.single import train_run
 from lightgc2n.people.finding import People, PeopleFinder
 from lightgc2n.recommending.finders import training_logs
 from lightgc2n.recommending.persons import ASSUMED
 from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import Done, run
@@ -49,6 +49,9 @@ class SoMany:
 
     def find(self, items: Any, times: Any, row: int | None = None) -> People:
         return self.finder.find(items, times, row, count=self.count)
+
+    def sessions_of(self, items: Any, times: Any) -> Any:
+        return self.finder.sessions_of(items, times)
 
 
 def floor_on(dataset: Dataset, **split: Any) -> Recommender:
@@ -90,6 +93,30 @@ def test_people_of_a_shared_account(recommender: Recommender) -> None:
     assert found.whole == recommender.recommend("h000003", k=4)
     assert found.together is not None
     assert len(found.together) == 4
+
+
+def test_of_a_long_history_the_newest_sessions_count(recommender: Recommender) -> None:
+    """310 sessions of two events, an hour apart from each other's by seven: ten sessions are left out, and noted."""
+    hour, items = 3600 * 10**6, recommender.dataset.items
+    times = [7 * hour * (event // 2) + event % 2 for event in range(620)]
+    history = [items[event % len(items)] for event in range(620)]
+    several, note = (
+        with_people(recommender, 2),
+        "people are found in the newest 300 sessions: 20 older events are left out",
+    )
+    found, newest = (several.people(None, history[first:], times[first:], k=4) for first in (0, 20))
+    assert (found.notes, newest.notes) == ((note,), ())
+    assert (found.events, found.people, found.together, found.sessions) == (
+        newest.events, newest.people, newest.together, newest.sessions,
+    )  # fmt: skip
+    assert len(found.events) == 600
+    assert set(found.sessions) == set(range(300))
+    assert found.whole == recommender.recommend(history=history, k=4), "the list of the account is that of all events"
+    for wish in ({"person": "B"}, {"together": True}):
+        one, other = (several.recommend(history=history[first:], times=times[first:], k=4, **wish) for first in (0, 20))
+        assert (one.items, one.notes, other.notes) == (other.items, (note,), ())
+    with pytest.raises(DataError, match="oldest first"):
+        several.people(None, history, [*times[1::-1], *times[2:]])
 
 
 def test_together_is_as_good_as_for_whom_it_suits_least(recommender: Recommender) -> None:

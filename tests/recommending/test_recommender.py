@@ -14,8 +14,8 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import DataError, ScoreError, SettingError
-from lightgc2n.experiments.single import train_run
 from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
 from tests.worlds import dataset_of

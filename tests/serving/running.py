@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import resource
 import shutil
 import subprocess
 import sys
@@ -48,7 +49,8 @@ class Reply:
         """The code of an error, which has no other shape than the one."""
         assert self.headers["content-type"] == "application/json"
         assert set(self.json) == {"error"}
-        assert set(self.json["error"]) == {"code", "message", "details"}
+        assert set(self.json["error"]) == {"code", "message", "details", "request_id"}
+        assert self.json["error"]["request_id"] == self.headers["x-request-id"]
         return str(self.json["error"]["code"])
 
 
@@ -143,16 +145,32 @@ def command(
     python: object = sys.executable,
     words: list[str] | None = None,
     environment: dict[str, str] | None = None,
+    most: dict[int, int] | None = None,
+    stderr: int | None = None,
 ) -> Iterator["Command"]:
     """`lightgc2n serve` in a process of its own, and a client; killed at the end of the block if it still runs.
 
     Args:
         words: the whole command, where it is another one.
+        most: what the process may have of each resource (`resource.RLIMIT_NOFILE` ...).
+        stderr: a file descriptor in place of the file of logs.
     """
+
+    def bound() -> None:
+        for what, number in (most or {}).items():
+            resource.setrlimit(what, (number, resource.getrlimit(what)[1]))
+
     serve = [str(python), "-m", "lightgc2n", "serve", *map(str, options), "--port", "0", "--json"]
     client = Client(0)
     with tempfile.NamedTemporaryFile("a") as logs:  # not a pipe: one that nobody reads stops who writes
-        process = subprocess.Popen(words or serve, stdout=subprocess.PIPE, stderr=logs, text=True, env=environment)
+        process = subprocess.Popen(
+            words or serve,
+            stdout=subprocess.PIPE,
+            stderr=logs if stderr is None else stderr,
+            text=True,
+            env=environment,
+            preexec_fn=bound if most else None,
+        )
         try:
             client.port = _told_port(process, Path(logs.name))
             yield Command(process, client, Path(logs.name))

@@ -1,10 +1,13 @@
 """`lightgc2n serve` as a process: without torch, with several workers, and ending without losing a request."""
 
+import fcntl
 import json
 import os
 import signal
+import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +84,50 @@ def test_several_workers_add_up_and_replace_each_other() -> None:
         assert process.wait(20) == 0
 
 
+def test_a_worker_that_ends_alone_leaves_the_door_to_the_others() -> None:
+    """Who comes while it still answers somebody is let in by the other worker."""
+    with command(bundle_of("lightgc2n"), "--workers", 2) as served:
+        process, client, _ = served
+        wait_for(lambda: sum(one["event"] == "started" for one in served.events()) == 2)
+        ending, other = children(process.pid)
+        os.kill(other, signal.SIGSTOP)
+        with socket.create_connection(("127.0.0.1", client.port)) as slow:
+            slow.sendall(b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+            wait_for(lambda: has_socket_of(ending, slow))
+            os.kill(other, signal.SIGCONT)
+            os.kill(ending, signal.SIGTERM)
+            door = listening_at(client.port)
+            wait_for(lambda: door not in sockets_of(ending))
+            for _ in range(3):
+                client.close()
+                assert client.recommend(account="h000001").status == 200
+            assert ending in children(process.pid), "it was still busy, and nobody had to wait for that"
+        wait_for(lambda: ending not in children(process.pid))
+
+
+def sockets_of(pid: int) -> set[str]:
+    """The inodes of the sockets that a process has open."""
+    found = set()
+    for one in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.add(os.readlink(one).removeprefix("socket:[").removesuffix("]"))
+    return found
+
+
+def table_of_sockets() -> list[list[str]]:
+    return [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+
+
+def listening_at(port: int) -> str:
+    return next(row[9] for row in table_of_sockets() if (row[1][-4:], row[3]) == (f"{port:04X}", "0A"))
+
+
+def has_socket_of(pid: int, client: socket.socket) -> bool:
+    """Whether a process has accepted this connection."""
+    port = f":{client.getsockname()[1]:04X}"
+    return bool({row[9] for row in table_of_sockets() if row[2].endswith(port)} & sockets_of(pid))
+
+
 def test_workers_do_not_outlive_who_looks_after_them() -> None:
     with command(bundle_of("lightgc2n"), "--workers", 2) as (process, client, _):
         assert client.get("/readyz").status == 200
@@ -118,6 +165,20 @@ def test_strangers_and_taken_ports() -> None:
         assert (done.returncode, "Choose another --port" in " ".join(done.stderr.split())) == (2, True)
 
 
+def test_limits_on_the_command_line(tmp_path: Path) -> None:
+    for words, problem in (
+        (["--limit", "max_connection=5"], "Did you mean 'max_connections'?"),
+        (["--limit", "max_connections"], "expected NAME=VALUE"),
+        (["--limit", "max_connections=0"], "max_connections must be at least 1"),
+        (["--cors", "*"], "every website"),
+    ):
+        done = run("serve", bundle_of("lightgc2n"), *words, "--port", "0")
+        assert (done.returncode, problem in " ".join(done.stderr.split())) == (2, True), done.stderr
+        assert done.stdout == ""
+    with command(bundle_of("lightgc2n"), "--limit", "max_k=3", "--limit", "seconds=5") as (_, client, _):
+        assert client.recommend(account="h000001", k=4).code == "k_too_large"
+
+
 def test_a_key_opens_it(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("a-key-of-enough-letters\n")
     with command(bundle_of("lightgc2n"), "--api-key-file", tmp_path / "keys", "--host", "0.0.0.0") as (_, client, _):
@@ -153,6 +214,21 @@ def test_no_torch_is_needed() -> None:
         assert not [name for name in opened if "Microsoft" in name]
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
+
+
+def test_a_log_that_nobody_reads() -> None:
+    """Every request is answered, the lines that find no room are counted, and SIGTERM ends it."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    try:
+        with command(bundle_of("lightgc2n"), stderr=writing) as (process, client, _):
+            os.close(writing)
+            for _ in range(1000):
+                assert client.recommend(account="h000001").status == 200
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+    finally:
+        os.close(reading)
 
 
 def test_ctrl_c_twice_ends_it_at_once() -> None:

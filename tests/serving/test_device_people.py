@@ -18,10 +18,12 @@ from lightgc2n.people import merging
 from lightgc2n.people.counting import FEATURES, OF_EVIDENCE, CountHead
 from lightgc2n.people.finding import People, PeopleFinder
 from lightgc2n.people.points import Logs
+from lightgc2n.people.sessions import newest_sessions
 from lightgc2n.recommending.bundle_files import FINDER, FINDER_FACTS, BundleFiles
 from lightgc2n.recommending.bundle_people import read_finder
 from lightgc2n.recommending.finders import training_logs
 from lightgc2n.recommending.people import by_weight
+from lightgc2n.recommending.persons import MOST_SESSIONS
 from tests.serving.folders import NEEDS_CHROMIUM, PAGE, opened_page, served
 
 pytestmark = [pytest.mark.browser, NEEDS_CHROMIUM]
@@ -109,7 +111,9 @@ def test_people_are_the_same(
         rounded, scales = as_bytes(learned[timed].learned.tables.vectors[0])
         older = {"tables.vectors": rounded[None], "tables.scales": scales[None].astype(np.float32)}
         save_file(load_file(tmp_path / FINDER) | older | fewer_features(learned[timed].head), tmp_path / FINDER)
-    files = BundleFiles(tmp_path, {"items": learned[timed].catalogue}, frozenset({FINDER, FINDER_FACTS}), frozenset())
+    schema = 2 if form == "bytes of schema 2" else 3
+    config = {"items": learned[timed].catalogue, "schema": schema, "int8": form != "floats"}
+    files = BundleFiles(tmp_path, config, frozenset({FINDER, FINDER_FACTS}), frozenset(), "", 0, {})
     finder = read_finder(files, accounts=0)
     assert finder is not None
     asked = histories(logs if timed else replace(logs, times=None))
@@ -120,6 +124,24 @@ def test_people_are_the_same(
         assert_twins(one, other)
     assert len({one.count for one in wanted}) > 1, "all the same would say little"
     assert max(len(set(one.session.tolist())) for one in wanted) > 400
+
+
+def test_of_a_long_history_the_same_part_is_analysed(page: Any, learned: dict[bool, PeopleFinder]) -> None:
+    """310 sessions of two events: the browser leaves out what the service leaves out."""
+    cut = """async ([gap, histories]) => {
+      const { analysed } = await import("/page/device/people.js");
+      return histories.map(([items, times]) => analysed({ gap, catalogue: 1000 }, items, times));
+    }"""
+    items, times = np.arange(620), np.repeat(np.arange(310), 2) * 40_000_000_000
+    for timed in (True, False):
+        finder = learned[timed]
+        asked = [(items[:few] % 90, times[:few] if timed else None) for few in (1, 100, 300, 601, 620)]
+        found = page.evaluate(cut, [finder.gap, [as_lists(history) for history in asked]])
+        for one, history in zip(found, asked, strict=True):
+            newest = newest_sessions(finder.sessions_of(*history), MOST_SESSIONS)
+            assert one["items"] == history[0][newest].tolist()
+            assert one["times"] == (history[1][newest].tolist() if timed else None)
+        assert len(found[-1]["items"]) == (600 if timed else 300)
 
 
 def test_times_are_read_alike(page: Any) -> None:

@@ -1,16 +1,19 @@
 """Everything that is refused has one shape, whatever the reason, and never repeats what was sent."""
 
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.serving.refusals import from_problem
+from lightgc2n.serving.refusals import RefusedError, from_problem
 from lightgc2n.serving.settings import Limits, ServiceSettings, read_keys, refuse_open_door
+from lightgc2n.serving.shape import MOST_NESTED, SMALL, refuse_shape
 from tests.export.town import bundle_of
-from tests.serving.running import Client, Running, running
+from tests.serving.running import Client, Running, running, wait_for
 
 LIMITS = {"max_body": 20_000, "max_k": 50, "max_history": 100, "max_listed": 400}
 
@@ -147,7 +150,110 @@ def test_what_is_no_http(service: Running) -> None:
         raw.sendall(b"hello?\r\n\r\n")
         answer = b"".join(iter(lambda: raw.recv(1000), b""))
     assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n")
-    assert answer.endswith(b'"details": []}}')
+    assert b'"code": "bad_request"' in answer
+
+
+MILLION = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"history": [0] * MILLION}, "too_many_values"),
+        ({"history": ["v00001"], "times": [0] * MILLION}, "too_many_values"),
+        ({"history": [], "deny": [[]] * 9_000}, "too_many_values"),
+        ({"requests": [{"history": [0] * MILLION}]}, "too_many_values"),
+        ({"requests": [0] * MILLION}, "too_many_values"),
+        ({"history": [0] * 150_000}, "history_too_long"),
+        ({"history": ["v00001"], "times": [0] * 150_000}, "history_too_long"),
+        ({"history": [], "allow": [0] * 150_000}, "too_many_items"),
+        ({"history": [], "deny": [[]] * 7_000}, "invalid"),
+        ({"requests": [{"history": [0] * 150_000}]}, "history_too_long"),
+        ({"requests": [0] * 150_000}, "invalid"),
+        ({f"k{number}": 0 for number in range(90_000)}, "invalid"),
+        ({"requests": [{f"k{number}": 0 for number in range(90_000)}]}, "invalid"),
+        ({"history": [[]] * 90}, "invalid"),
+        ({"requests": [{"k": "x"}] * 900}, "invalid"),
+    ],
+)
+def test_huge_arrays_are_counted_before_they_are_read(wide: Client, body: object, code: str) -> None:
+    """One look at the length, and one mistake of each list: neither items nor mistakes are gone through one by one."""
+    reply = wide.post("/v1/recommend", body)
+    assert (reply.status, reply.code, len(reply.json["error"]["details"]) <= 1) == (422, code, True), reply.body
+    if "history" in body or "times" in body:
+        known = {name: value for name, value in body.items() if name in ("history", "times")}
+        assert wide.post("/v1/people", known).status in (400, 422)
+
+
+def test_signs_inside_of_names_are_not_counted() -> None:
+    names = [f'[{number}, {{x: 1}}, "y", \\' for number in range(9_000)]
+    body = json.dumps({"history": [], "deny": names}).encode()
+    assert body.count(b"[") + body.count(b"{") > MOST_NESTED
+    refuse_shape(body, 40_000)
+    with pytest.raises(RefusedError, match="at most 8,000 values"):
+        refuse_shape(body, 8_000)
+    refuse_shape(b"[" * SMALL, 1)  # what is small is read at once
+
+
+@pytest.fixture(scope="module")
+def wide() -> Iterator[Client]:
+    """A client of a service that takes large bodies."""
+    with running(bundle_of("lightgc2n"), {"max_body": 2**24}) as found:
+        yield found.client()
+
+
+def test_mixed_framing_is_refused_and_ends_the_connection(service: Running) -> None:
+    """Two readers could disagree where the first request ends: the second one is never read."""
+    second = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for head in (
+        b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
+        b"POST /v1/recommend HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ):
+        with socket.create_connection(("127.0.0.1", service.port)) as raw:
+            raw.settimeout(10)
+            raw.sendall(head + b"0\r\n\r\n" + second)
+            answer = b"".join(iter(lambda: raw.recv(1000), b""))
+        assert answer.startswith(b"HTTP/1.1 400 "), answer
+        assert b"connection: close\r\n" in answer.lower()
+        assert answer.count(b"HTTP/1.1") == 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/healthz", "/readyz", "/v1/model", "/metrics", "/", "/page/style.css", "/openapi.json", "/v1/accounts?limit=2",
+        "/device/config.json", "/page/nothing", "/v1/recommend",
+    ],
+)  # fmt: skip
+def test_head_is_get_without_a_body(client: Client, path: str) -> None:
+    got, head = client.get(path), client.ask("HEAD", path)
+    assert (head.status, head.body) == (got.status, b"")
+    for name in ("content-type", "etag", "cache-control"):
+        assert head.headers.get(name) == got.headers.get(name)
+    if path != "/metrics":
+        assert abs(int(head.headers["content-length"]) - int(got.headers["content-length"])) == 0
+
+
+def test_request_ids(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    reply = client.get("/v1/model", **{"X-Request-Id": "shop-7.f_3"})
+    assert reply.headers["x-request-id"] == "shop-7.f_3"
+    reply = client.ask("POST", "/v1/recommend", {"account": "nobody"}, {"X-Request-Id": "mine"})
+    assert reply.json["error"]["request_id"] == "mine"
+    many = client.ask("POST", "/v1/recommend", {"requests": [{"account": "nobody"}]}, {"X-Request-Id": "ours"}).json
+    assert many["answers"][0]["error"]["request_id"] == "ours"
+    made = [client.get("/nowhere", **{"X-Request-Id": wrong}) for wrong in ("a b", "", "x" * 129, '"', "é")]
+    assert all(len(bytes.fromhex(one.json["error"]["request_id"])) == 8 for one in made)
+    assert len({one.headers["x-request-id"] for one in made}) == len(made)
+    wanted, logged = {"shop-7.f_3", "mine", "ours", *(one.headers["x-request-id"] for one in made)}, ""
+
+    def all_logged() -> bool:
+        nonlocal logged
+        logged += capsys.readouterr().err
+        return all(f'"request_id": "{one}"' in logged for one in wanted)
+
+    wait_for(all_logged)
 
 
 def test_without_a_key_only_its_local_names_open_it(client: Client) -> None:
@@ -236,6 +342,49 @@ def test_strangers_are_not_answered_by_oversight() -> None:
             refuse_open_door(at(host))
         refuse_open_door(at(host, key_digests=(b"x",)))
         refuse_open_door(at(host, listen_without_key=True))
+
+
+def test_pages_of_every_origin_may_not_ask_without_keys() -> None:
+    def at(**more: object) -> ServiceSettings:
+        return ServiceSettings(bundle=bundle_of("lightgc2n"), limits=Limits(), **more)  # type: ignore[arg-type]
+
+    for origin in ("*", "null"):
+        for more in ({}, {"host": "0.0.0.0", "listen_without_key": True}):
+            with pytest.raises(SettingError, match=r"Name the origin .* or give --api-key-file"):
+                refuse_open_door(at(cors=("https://shop.example", origin), **more))
+        refuse_open_door(at(cors=(origin,), key_digests=(b"x",)))
+    refuse_open_door(at(cors=("https://shop.example",)))
+
+
+def test_a_key_file_that_others_may_write(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_text("a-key-of-enough-letters\n")
+    for mode in (0o602, 0o620, 0o666):
+        path.chmod(mode)
+        with pytest.raises(SettingError, match=f"mode 0{mode:o}.* chmod go-w"):
+            read_keys(path)
+    for mode in (0o600, 0o644, 0o400):
+        path.chmod(mode)
+        assert len(read_keys(path)) == 1
+
+
+def test_names_for_a_service_without_keys() -> None:
+    """Who listens for others answers to addresses and to names that were given: a website cannot make these its own."""
+    wanted = {
+        "shop.example": 200, "SHOP.example:8000": 200, "127.0.0.1:9": 200, "192.168.0.7": 200, "[2001:db8::1]:9": 200,
+        "localhost": 200, "rebound.example": 421, "": 421, "192.168.0.7.example": 421,
+    }  # fmt: skip
+    strangers: dict[str, Any] = {"host": "0.0.0.0", "listen_without_key": True}
+    with running(bundle_of("lightgc2n"), **strangers) as open_:
+        assert [open_.client().get("/v1/model", Host=name).status for name in ("rebound.example", "10.0.0.7")] == [
+            421,
+            200,
+        ]
+    with running(bundle_of("lightgc2n"), **strangers, allow_hosts=("shop.example",)) as open_:
+        assert {name: open_.client().get("/v1/model", Host=name).status for name in wanted} == wanted
+        assert "--allow-host" in open_.client().get("/v1/model", Host="rebound.example").json["error"]["message"]
+    with running(bundle_of("lightgc2n"), **strangers, allow_hosts=("*",)) as open_:
+        assert open_.client().get("/v1/model", Host="rebound.example").status == 200
 
 
 def test_what_the_command_calls_an_option_is_a_field_here() -> None:

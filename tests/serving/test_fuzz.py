@@ -3,9 +3,12 @@
 import itertools
 import json
 import random
+import resource
 import string
 import threading
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,7 +18,9 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.config import SchemathesisConfig
 
-from tests.serving.running import Client, Running, running, seeing_two
+from tests.export.town import bundle_of
+from tests.serving.attacks import ATTACKS, Attacker
+from tests.serving.running import Client, Running, command, running, seeing_two
 
 NAMES = (
     "account",
@@ -116,6 +121,35 @@ def test_nonsense(service: Running, number: int) -> None:
     assert {200, 404, 422} <= set(found), "or the nonsense is of one kind only"
     reply = service.client().recommend(account="h000001")
     assert (reply.status, len(reply.json["items"])) == (200, 20)
+
+
+@pytest.mark.parametrize("number", [120, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_attacks_while_an_honest_client_asks(number: int) -> None:
+    """No mistake of ours, no refusal without a hint when to come back, and the honest client gets what it wants."""
+    with command(bundle_of("lightgc2n"), most={resource.RLIMIT_AS: 512 * 2**20}) as served:
+        attackers = [Attacker(served.client.port, random.Random(seed), largest=2**20) for seed in range(8)]
+
+        def attack(attacker: Attacker) -> None:
+            for _ in range(number // len(attackers)):
+                attacker.attack()
+            attacker.close()
+
+        with ThreadPoolExecutor(len(attackers)) as pool:
+            done = [pool.submit(attack, attacker) for attacker in attackers]
+            answers = Counter[int]()
+            while not all(one.done() for one in done):
+                answers[served.client.recommend(account="h000001", k=3).status] += 1
+        for one in done:
+            one.result()
+        assert [wrong for attacker in attackers for wrong in attacker.wrong] == []
+        found = sum((attacker.statuses for attacker in attackers), Counter[tuple[str, int]]())
+        assert sum(found.values()) == number
+        assert {name for name, _ in found} == set(ATTACKS)
+        assert {status for _, status in found} <= {0, 200, 206, 400, 404, 405, 408, 413, 416, 421, 422, 429, 503}
+        assert set(answers) == {200}
+        assert served.client.recommend(account="h000001").status == 200
+        assert served.process.poll() is None
+        assert not [one for one in served.events() if one["event"] == "failed" and one["problem"] != "MemoryError"]
 
 
 @pytest.mark.parametrize("examples", [12, pytest.param(300, marks=pytest.mark.slow)])

@@ -5,12 +5,13 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 
-from lightgc2n.serving import protocol
+from lightgc2n.serving import routes_lists
+from lightgc2n.serving.refusals import RefusedError
 from tests.export.town import bundle_of
 from tests.serving.running import Client, Running, running, wait_for
 
@@ -87,9 +88,8 @@ def test_a_slow_client_gets_its_answer_and_holds_nobody_up() -> None:
         assert slow.recv(20).startswith(b"HTTP/1.1 200 OK")
 
 
-def test_a_client_that_never_finishes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.3)
-    with running(bundle_of("lightgc2n"), {"seconds": 0.3}) as service:
+def test_a_client_that_never_finishes() -> None:
+    with running(bundle_of("lightgc2n"), {"seconds": 0.3, "head_seconds": 0.3}) as service:
 
         def answer_to(message: bytes) -> bytes:
             with socket.create_connection(("127.0.0.1", service.port)) as raw:
@@ -99,7 +99,7 @@ def test_a_client_that_never_finishes(monkeypatch: pytest.MonkeyPatch) -> None:
 
         half = answer_to(HEAD % 50 + BODY)
         assert half.startswith(b"HTTP/1.1 408 ")
-        assert half.endswith(b'"details": []}}')
+        assert b'"code": "too_slow"' in half
         assert answer_to(b"") == answer_to(b"POST /v1/rec") == b"", "closed without a word: nothing was asked"
         whole = HEAD % len(BODY) + BODY
         assert answer_to(whole + whole[:30]).count(b"HTTP/1.1 200 OK") == 1, "half a second request ends it too"
@@ -157,3 +157,104 @@ def test_a_mistake_of_ours_is_told_in_the_same_shape(
     assert '"event": "failed"' in noted
     assert '"problem": "KeyError"' in noted
     assert "h000001" not in noted
+
+
+class SlowPeople:
+    """A finder of people that waits until it may go on, and counts how often it was asked."""
+
+    def __init__(self, service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked, self.go = 0, threading.Event()
+        recommender = service.service.served.recommender
+        people = recommender.people
+
+        def waiting(*arguments: Any, **words: Any) -> Any:
+            self.asked += 1
+            assert self.go.wait(30)
+            return people(*arguments, **words)
+
+        monkeypatch.setattr(recommender, "people", waiting)
+
+
+def people_request(account: str) -> bytes:
+    return f"GET /v1/accounts/{account}/people HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+
+def test_finding_people_is_shared_and_holds_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks too often is refused; lists and searches go on; another client is answered."""
+    with running(bundle_of("lightgc2n"), {"max_people_per_client": 3}) as service:
+        slow, client, pool = SlowPeople(service, monkeypatch), service.client(), service.service.people
+        with ExitStack() as stack:
+            greedy = [stack.enter_context(socket.create_connection(("127.0.0.1", service.port))) for _ in range(5)]
+            for one in greedy:
+                one.settimeout(30)
+                one.sendall(people_request("h000001"))
+            wait_for(lambda: (pool.running, pool.waiting) == (1, 2))
+            assert client.recommend(account="h000001").status == 200
+            assert client.get("/v1/accounts?search=h").status == 200
+            other = stack.enter_context(socket.socket())
+            other.bind(("127.0.0.2", 0))
+            other.connect(("127.0.0.1", service.port))
+            other.sendall(people_request("h000002"))
+            wait_for(lambda: pool.waiting == 3)
+            slow.go.set()
+            other.settimeout(30)
+            assert other.recv(20).startswith(b"HTTP/1.1 200")
+            assert sorted(one.recv(12)[-3:] for one in greedy) == [b"200"] * 3 + [b"429"] * 2
+
+
+def test_work_that_nobody_waits_for_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three who ask two go away: one before its turn, one while it is worked on."""
+    with running(bundle_of("lightgc2n")) as service:
+        slow, client = SlowPeople(service, monkeypatch), service.client()
+
+        def worked_on() -> float:
+            lines = client.get("/metrics").body.decode().splitlines()
+            return next(float(line.split()[-1]) for line in lines if line.startswith("lightgc2n_requests_in_p")) - 1
+
+        with socket.create_connection(("127.0.0.1", service.port)) as first:
+            first.sendall(people_request("h000001"))
+            wait_for(lambda: slow.asked == 1)
+            with socket.create_connection(("127.0.0.1", service.port)) as second:
+                second.sendall(people_request("h000002"))
+                wait_for(lambda: worked_on() == 2)
+            wait_for(lambda: worked_on() == 1)
+        slow.go.set()
+        assert service.client().get("/v1/accounts/h000003/people").status == 200
+        assert slow.asked == 2
+
+
+def test_work_stops_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request for a thousand persons' lists is given up in the middle."""
+    prepared, begun, go = [], threading.Event(), threading.Event()
+
+    def slowly(_served: Any, ask: Any) -> Any:
+        prepared.append(ask)
+        begun.set()
+        assert go.wait(30)
+        return RefusedError(404, "unknown_account", "nobody")
+
+    monkeypatch.setattr(routes_lists, "_prepared", slowly)
+    with running(bundle_of("lightgc2n"), {"seconds": 0.3}) as service:
+        reply = service.client().recommend(requests=[{"account": "h000001", "person": "A"}] * 1000)
+        assert (reply.status, reply.code, reply.headers["retry-after"]) == (503, "too_slow", "1")
+        go.set()
+        assert service.client().recommend(account="h000001", person="A").status == 404
+    assert len(prepared) == 2
+
+
+def test_memory_for_large_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies and answers that are held at once have a bound; small requests pass all the same."""
+    many = {"requests": [{"history": ["v00001"] * 20, "k": 5}] * 100}
+    with running(bundle_of("lightgc2n"), {"max_memory": 500_000}) as service:
+        clients = [service.client() for _ in range(4)]
+        with stalled(service, monkeypatch) as go, ThreadPoolExecutor(4) as pool:
+            first = pool.submit(clients[0].recommend, **many)
+            wait_for(lambda: service.service.batcher.waiting == 100)
+            reply = clients[1].recommend(**many)
+            assert (reply.status, reply.code, reply.headers["retry-after"]) == (429, "too_many_requests", "1")
+            small = pool.submit(clients[2].recommend, history=["v00001"], k=5)
+            wait_for(lambda: service.service.batcher.waiting == 101)
+            go.set()
+            assert (first.result().status, small.result().status) == (200, 200)
+        assert clients[3].recommend(**many).status == 200
+        wait_for(lambda: service.service.memory.held == 0)  # given back after the answer is out

@@ -141,6 +141,20 @@ def test_what_if(client: Client, bundle: BundleRecommender) -> None:
     assert client.post("/v1/people", {"history": history[:2], "times": times[:1]}).code == "times_do_not_fit"
 
 
+def test_a_history_of_thousands_of_sessions(client: Client, bundle: BundleRecommender) -> None:
+    """As the bundle answers in Python: the newest 300 sessions, and a note that says so."""
+    items = bundle.dataset.items
+    history, times = [items[event % 50] for event in range(5000)], [7 * 3600 * 10**6 * event for event in range(5000)]
+    found = valid(client.post("/v1/people", {"history": history, "times": times, "k": 3}), schemas.PeopleFound)
+    wanted = bundle.people(None, history[-300:], times[-300:], k=3)
+    assert found["notes"][0] == "people are found in the newest 300 sessions: 4,700 older events are left out"
+    assert (found["count"], found["sessions"]) == (wanted.count, list(range(300)))
+    assert [one["person"] for one in found["events"]] == [one.person for one in wanted.events]
+    one = client.recommend(history=history, times=times, person="B", k=3).json
+    assert [listed["item"] for listed in one["items"]] == [listed.item_id for listed in wanted.people[1].next]
+    assert one["notes"] == found["notes"][:1]
+
+
 def test_similar_items(client: Client, bundle: BundleRecommender, titles: dict[str, str]) -> None:
     item = bundle.dataset.items[5]
     assert_list(valid(client.get(f"/v1/items/{item}/similar?k=4"), schemas.Answer), bundle.similar(item, 4), titles)

@@ -15,9 +15,8 @@ from typing import Any, NoReturn
 
 import torch
 
-from lightgc2n.experiments.single import train_run
-from lightgc2n.training import checkpoints
-from lightgc2n.training.record import read_rows
+from lightgc2n.training.epoch_log import read_rows
+from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
 
@@ -37,21 +36,21 @@ def _die(*_: object) -> NoReturn:
 def _arm(moment: str) -> None:
     """Makes this process kill itself at a file."""
     how, file = moment.split()
-    replace, save = os.replace, checkpoints.save_file
+    replace, write = os.replace, Path.write_bytes
 
     def replace_or_die(source: Any, target: Any) -> None:
         (_die if Path(target).name == file else replace)(source, target)
 
-    def save_half(tensors: Any, path: Path, **more: Any) -> None:
-        save(tensors, path, **more)
+    def write_half(path: Path, data: bytes) -> int:
         if file in path.name:
-            os.truncate(path, path.stat().st_size // 2)
+            write(path, data[: len(data) // 2])
             _die()
+        return write(path, data)
 
     if how == "rename":
         os.replace = replace_or_die  # type: ignore[assignment]
     else:
-        checkpoints.save_file = save_half  # type: ignore[attr-defined]
+        Path.write_bytes = write_half  # type: ignore[assignment,method-assign]
 
 
 def _wait_until(epochs: float, run: Path) -> None:

@@ -10,18 +10,18 @@ from safetensors.torch import load_file
 from lightgc2n import zoo
 from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import SplitConfig, split_dataset
-from lightgc2n.experiments.single import new_model, train_run, validation
 from lightgc2n.models.contract import Model
 from lightgc2n.training import estimate as estimating
 from lightgc2n.training.estimate import Estimate, estimate
 from lightgc2n.training.loop import BEST, LAST
+from lightgc2n.training.run import new_model, train_run, validation
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
 from tests.worlds import WORLDS
 
 SPLIT = split_dataset(WORLDS["tastes"], SplitConfig())
 LONG = TrainingConfig(epochs=1000, batch_size=8)
-TRAINED = [name for name, entry in zoo.ZOO.items() if not entry.is_floor]
+TRAINED = [name for name, entry in zoo.ZOO.items() if not entry.is_simple]
 
 
 def test_the_sentence() -> None:

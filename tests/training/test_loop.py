@@ -12,11 +12,11 @@ from torch.testing import assert_close
 from lightgc2n import zoo
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import DataError, ScoreError
-from lightgc2n.experiments.single import new_model, validation
 from lightgc2n.models.contract import Model
 from lightgc2n.training.checkpoints import load_checkpoint
+from lightgc2n.training.epoch_log import METRICS
 from lightgc2n.training.loop import BEST, LAST, train
-from lightgc2n.training.record import METRICS
+from lightgc2n.training.run import new_model, validation
 from lightgc2n.training.steps import TrainingConfig
 from tests.worlds import WORLDS
 
@@ -131,6 +131,6 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
 
 def test_every_trained_model_uses_the_same_loop() -> None:
     for name, entry in zoo.ZOO.items():
-        if not entry.is_floor:
+        if not entry.is_simple:
             model = new_model(name, SPLIT, {}, 0)
             assert train(model, SPLIT, TrainingConfig(epochs=1, batch_size=64), values(0.5)).epochs == 1

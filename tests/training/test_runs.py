@@ -13,8 +13,8 @@ from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.importing import ImportOptions, import_log
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import DataError, OutputError
-from lightgc2n.experiments.single import evaluate_run, train_run
 from lightgc2n.training import checkpoints
+from lightgc2n.training.run import evaluate_run, train_run
 from lightgc2n.training.runs import RUN, RunPlan, load_run, plan_of, read_run
 from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import run
@@ -100,7 +100,7 @@ def test_what_is_typed_beats_a_file(data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--model", "markov"], "markov is a floor: it needs no training"),
+        (["--model", "markov"], "markov is a simple baseline: it needs no training"),
         (["--model", "lightgc2m"], "Did you mean 'lightgc2n'?"),
         (["--set", "training.epoch=2"], "Did you mean 'epochs'?"),
         (["--set", "lightgc2n.latent_users=0"], "latent_users must be at least 1"),
@@ -114,13 +114,36 @@ def test_wrong_settings_are_refused(words: list[str], message: str, data: Path, 
     assert not (tmp_path / "run").exists()
 
 
-def test_what_killed_processes_left_is_removed(data: Path, tmp_path: Path) -> None:
+def test_unfinished_files_of_killed_processes_are_removed(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / ".lightgc2n-tmp-0badcafe-best.safetensors").write_text("half")
+    train_run(RunPlan(data, "lightgc2n-wo-dr", training=FEW), folder)
+    assert not list(folder.glob(".*"))
+
+
+def test_a_folder_of_somebody_else_is_refused(data: Path, tmp_path: Path) -> None:
+    """A repository, say: training used to remove every hidden file of its folder."""
+    repository = tmp_path / "repository"
+    (repository / ".git").mkdir(parents=True)
+    (repository / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (repository / ".env").write_text("x\n")
+    done = run("train", data, "--model", "lightgc2n-plus", "--epochs", "1", "--out", repository)
+    assert done.returncode == 2
+    assert "holds .env and no run of ours (no run.json). Choose another --out." in done.stderr
+    files = {path.relative_to(repository).as_posix() for path in repository.rglob("*") if path.is_file()}
+    assert files == {".env", ".git/HEAD"}
+
+
+def test_files_that_others_keep_in_the_folder_of_a_run_stay(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
     plan = RunPlan(data, "lightgc2n-wo-dr", training=FEW)
-    (tmp_path / "run" / ".people.abc").mkdir(parents=True)
-    (tmp_path / "run" / ".people.abc" / "finder.json").write_text("{")
-    (tmp_path / "run" / ".12.best.safetensors").write_text("half")
-    train_run(plan, tmp_path / "run")
-    assert not list((tmp_path / "run").glob(".*"))
+    train_run(plan, folder)
+    (folder / ".git").mkdir()
+    (folder / ".notes").write_text("mine")
+    train_run(plan, folder)
+    assert (folder / ".git").is_dir()
+    assert (folder / ".notes").read_text() == "mine"
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
@@ -159,8 +182,10 @@ def test_a_full_disk_is_named(data: Path, tmp_path: Path, monkeypatch: pytest.Mo
     def full(*_: Any, **__: Any) -> None:
         raise SafetensorError("No space left on device (os error 28)")
 
-    monkeypatch.setattr(checkpoints, "save_file", full)
-    with pytest.raises(OutputError, match=r"safetensors: cannot be written: No space left.*the same command goes on"):
+    monkeypatch.setattr(checkpoints, "save", full)
+    with pytest.raises(
+        OutputError, match=r"safetensors: cannot be written: No space left.*rerun the command to resume"
+    ):
         train_run(RunPlan(data, "lightgc2n-wo-dr", training=FEW), tmp_path / "run")
 
 

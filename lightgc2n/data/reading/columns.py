@@ -1,6 +1,7 @@
 """Which column of a table is what, found by the usual names or told."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from lightgc2n.errors import DataError
@@ -26,7 +27,7 @@ def find_columns(names: Sequence[str], told: Mapping[str, str], where: str) -> d
         told: roles whose column the caller has named.
         where: file and line of the header, for errors.
     """
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise DataError(
             f"{where}: the header names the column {repeated[0]!r} more than once. Rename one of them, "
@@ -37,14 +38,14 @@ def find_columns(names: Sequence[str], told: Mapping[str, str], where: str) -> d
     for role, usual in USUAL_NAMES.items():
         if role in told:
             if told[role] not in names:
-                raise DataError(f"{where}: no column {told[role]!r} for --{role}-column. Found: {_listed(names)}.")
+                raise DataError(f"{where}: no column {told[role]!r} for --{role}-column. Found: {listed(names)}.")
             found[role] = told[role]
         elif match := next((plain[name] for name in usual.split() if name in plain), None):
             found[role] = match
     for role in REQUIRED:
         if role not in found:
             raise DataError(
-                f"{where}: no column looks like the {role}. Found: {_listed(names)}. "
+                f"{where}: no column looks like the {role}. Found: {listed(names)}. "
                 f"Name it with --{role}-column, or give --columns if the file has no header."
             )
     for name in set(found.values()):
@@ -61,7 +62,8 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return the first names for a message, and how many more there are."""
     shown = [name if len(name) <= 40 else name[:40] + "…" for name in names[:12]]
-    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    more = f" and {len(names) - 12:,} more" if len(names) > 12 else ""
     return ", ".join(repr(name) for name in shown) + more

@@ -88,10 +88,9 @@ def _detect_file(path: Path) -> str:
 
 def _first_line(path: Path) -> str:
     """The first line that is not empty."""
-    for block in read_blocks(path, quoted=False, block_bytes=SNIFFED_BYTES):
-        for record in block.records():
-            if record.data:
-                return record.data[:SNIFFED_BYTES].decode("utf-8", "replace")
+    for block in read_blocks(path, block_bytes=SNIFFED_BYTES):
+        if block.rows:
+            return next(block.records()).data[:SNIFFED_BYTES].decode("utf-8", "replace")
     raise DataError(f"{path}: the file is empty. Expected a log.")
 
 

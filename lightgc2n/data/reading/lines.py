@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from lightgc2n.data.reading.blocks import Block, read_blocks
-from lightgc2n.data.reading.rows import BadRowError, Rejects, id_problem, record_text, shown
+from lightgc2n.data.reading.rows import BadRow, BadRowError, Tally, id_problem, record_text, shown
 from lightgc2n.errors import DataError
 
 
@@ -29,17 +29,23 @@ WINDOWS = LineFormat("\t", 2, "at least one item and the target")
 SESSIONS = LineFormat("\t", 3, "at least one item and two targets", two_targets=True)
 
 
-def read_lines(path: Path, form: LineFormat, rejects: Rejects) -> Iterator[pl.DataFrame]:
+def read_lines(path: Path, form: LineFormat, tally: Tally) -> Iterator[pl.DataFrame]:
     """Good lines, block by block: `account`, and `items` as a list."""
-    for block in read_blocks(path, quoted=False):
+    for block in read_blocks(path):
+        tally.rows += block.rows
         frame = _fast(block, form)
-        yield frame if frame is not None else _slow(path, block, form, rejects)
+        if frame is not None:
+            yield frame
+            continue
+        for piece in block.pieces():
+            frame = _fast(piece, form) if len(piece.data) < len(block.data) else None
+            yield frame if frame is not None else _slow(path, piece, form, tally)
 
 
 def read_dictionary(path: Path) -> list[str]:
     """The raw ids of a dictionary file (`index TAB raw id`, then perhaps a count), in order of their index."""
     ids: dict[int, str] = {}
-    for block in read_blocks(path, quoted=False):
+    for block in read_blocks(path):
         for record in block.records():
             try:
                 text = record_text(record)
@@ -59,29 +65,26 @@ def read_dictionary(path: Path) -> list[str]:
 def _fast(block: Block, form: LineFormat) -> pl.DataFrame | None:
     if not block.is_clean():
         return None
-    frame = _split(block.data.decode("utf-8").replace("\r\n", "\n").split("\n")[:-1], form)
+    frame = _split(block.without_empty_lines().decode("utf-8").replace("\r\n", "\n").split("\n")[:-1], form)
     return None if frame.select(_problem(form).is_not_null().any()).item() else frame
 
 
-def _slow(path: Path, block: Block, form: LineFormat, rejects: Rejects) -> pl.DataFrame:
-    """The good lines of a block with bad ones; each bad one is handed to `rejects`."""
+def _slow(path: Path, block: Block, form: LineFormat, tally: Tally) -> pl.DataFrame:
+    """The good lines of a block with bad ones, which are rejected."""
     numbers: list[int] = []
     lines: list[str] = []
-    bad: list[tuple[int, str, str, str]] = []
+    bad: list[BadRow] = []
     for record in block.records():
         try:
-            text = record_text(record)
-            if text:  # an empty line is no row
-                numbers.append(record.line)
-                lines.append(text)
+            lines.append(record_text(record))
+            numbers.append(record.line)
         except BadRowError as problem:
             bad.append((record.line, problem.column, problem.reason, record.data[:200].decode("utf-8", "replace")))
     frame = _split(lines, form).with_columns(reason=_problem(form), column=_place())
     for number, line, reason, column in zip(numbers, lines, frame["reason"], frame["column"], strict=True):
         if reason is not None:
             bad.append((number, column, reason, line))
-    for number, column, reason, text in sorted(bad):
-        rejects.add(path, number, column, reason, text)
+    tally.reject(path, sorted(bad))
     return frame.filter(pl.col("reason").is_null()).select("account", "items")
 
 

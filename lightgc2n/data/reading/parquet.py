@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from lightgc2n.data.reading.columns import find_columns
-from lightgc2n.data.reading.rows import Rejects, shown
+from lightgc2n.data.reading.rows import Tally, shown
 from lightgc2n.data.reading.tables import LINE, TEXT, TIME_SAMPLE, check_rows
 from lightgc2n.data.reading.times import TimeReader, time_reader
 from lightgc2n.errors import DataError
@@ -20,7 +20,7 @@ class ParquetReader:
     """Reads one Parquet table; rows are counted from 1 in errors."""
 
     path: Path
-    rejects: Rejects
+    tally: Tally
     told: Mapping[str, str]
     unit: str = "auto"
     names: list[str] = field(default_factory=list)  # all columns of the table
@@ -47,6 +47,7 @@ class ParquetReader:
         for name in self.columns.values():
             if schema[name].is_nested():
                 raise DataError(f"{self.path}: column {name}: expected one value a row, found {schema[name]}.")
+        self.tally.rows += table.select(pl.len()).collect().item()
         texts = [_as_text(role, name, schema[name]) for role, name in self.columns.items()]
         row = 0
         for batch in table.select(texts).collect_batches(chunk_size=ROWS_PER_BATCH, maintain_order=True):
@@ -54,8 +55,8 @@ class ParquetReader:
                 self.times = time_reader(self.unit, batch["time"].drop_nulls().head(TIME_SAMPLE))
             numbered = batch.with_row_index(LINE, offset=row + 1).with_columns(pl.lit("").alias(TEXT))
             checked = check_rows(numbered, self.columns, self.times)
-            for line, column, reason in checked.filter("bad").select(LINE, "column", "reason").iter_rows():
-                self.rejects.add(self.path, line, column, reason, unit="row")
+            bad = checked.filter("bad").select(LINE, "column", "reason", TEXT)
+            self.tally.reject(self.path, bad.rows(), unit="row")
             yield checked.filter(~pl.col("bad")).select(*self.columns)
             row += len(batch)
 

@@ -1,14 +1,17 @@
-"""What makes a row bad, and what becomes of bad rows: the first is an error, or all go to `rejected.tsv`."""
+"""What makes a row bad, and the count of rows: read, and rejected into `rejected.tsv`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
-from lightgc2n.data.reading.blocks import LONGEST_RECORD, Record
+from lightgc2n.data.reading.blocks import Record
+from lightgc2n.data.reading.records import LONGEST_RECORD
 from lightgc2n.errors import DataError
 
 LONGEST_ID = 1024
 SHOWN = 60
+BadRow = tuple[int, str, str, str]  # line, column, reason, text
 CONTROL_CHARACTERS = r"[\x00-\x1f\x7f]"
 
 
@@ -20,27 +23,53 @@ class BadRowError(Exception):
         self.column, self.reason = column, reason
 
 
-class StrayQuoteError(BadRowError):
-    """A quote stands where none should, so lines may have been joined that are rows of their own."""
+class Tally:
+    """Counts rows: of the files, those read, and the bad ones.
 
-
-class Rejects:
-    """Takes bad rows: writes them to `rejected.tsv` in a folder, or, without a folder, stops at the first one."""
+    Bad rows are listed in `rejected.tsv` in a folder; without a folder the first one is an error.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._path = folder / "rejected.tsv" if folder else None
-        self.count = 0
+        self.rows = self.read = self.rejected = 0
+        self.joined_rows = self.joined_lines = 0  # rows with line breaks between quotes
 
-    def add(self, path: Path, line: int, column: str, reason: str, text: str = "", unit: str = "line") -> None:
+    def reject(self, path: Path, bad: Sequence[BadRow], unit: str = "line") -> None:
+        """List bad rows of one file."""
+        if not bad:
+            return
         if self._path is None:
+            line, column, reason, _ = bad[0]
             place = f"{path}:{line}" if unit == "line" else f"{path}: {unit} {line}"
             what = f"column {column}: {reason}" if column else reason
             raise DataError(f"{place}: {what}. Mend it, or import with --skip-bad, which drops bad rows.")
         with self._path.open("a", encoding="utf-8") as file:
-            if self.count == 0:
+            if self.rejected == 0:
                 file.write("file\tline\tcolumn\treason\ttext\n")
-            file.write("\t".join((shown(path.name), str(line), shown(column), reason, shown(text))) + "\n")
-        self.count += 1
+            for line, column, reason, text in bad:
+                file.write("\t".join((shown(path.name), str(line), shown(column), reason, shown(text))) + "\n")
+        self.rejected += len(bad)
+
+    def check(self, where: str) -> None:
+        """Raise an error unless every row of the files was either read or rejected."""
+        if self.read + self.rejected != self.rows:
+            raise DataError(
+                f"{where}: expected {self.rows:,} rows, found {self.read:,} read and {self.rejected:,} rejected. "
+                f"This is a fault of lightgc2n, so nothing was imported: please report it with a few lines of the file."
+            )
+
+    def notes(self) -> list[str]:
+        """Say what became of the rows, where it is not the usual."""
+        notes = []
+        if self.rejected:
+            notes.append(
+                f"{self.rows:,} rows: {self.read:,} read, {self.rejected:,} rejected (rejected.tsv lists them)"
+            )
+        if self.joined_rows:
+            notes.append(
+                f"{self.joined_rows:,} rows have line breaks between quotes: {self.joined_lines:,} lines in all"
+            )
+        return notes
 
 
 def shown(text: str, most: int = SHOWN) -> str:

@@ -13,17 +13,17 @@ from lightgc2n.data.dataset import TEST_PART, TRAIN_PART, Domain
 from lightgc2n.data.reading.coder import Coder, Codes
 from lightgc2n.data.reading.detect import Source
 from lightgc2n.data.reading.lines import LOGS, SESSIONS, WINDOWS, read_dictionary, read_lines
-from lightgc2n.data.reading.rows import Rejects, shown
+from lightgc2n.data.reading.rows import Tally, shown
 from lightgc2n.errors import DataError
 
 LINE_FORMATS = {"logs": LOGS, "windows": WINDOWS, "sessions": SESSIONS}
 
 
-def read_sequences(source: Source, rejects: Rejects) -> dict[str, Any]:
+def read_sequences(source: Source, tally: Tally) -> dict[str, Any]:
     """One log or window a line; sessions carry a target for each of two domains behind their items."""
     accounts = Coder(read_dictionary(source.account_dictionary) if source.account_dictionary else ())
     items = Coder(read_dictionary(source.item_dictionary) if source.item_dictionary else ())
-    read = {part: _read_file(path, source.format, accounts, items, rejects) for part, path in source.files.items()}
+    read = {part: _read_file(path, source.format, accounts, items, tally) for part, path in source.files.items()}
     owners = np.concatenate([part.accounts for part in read.values()])
     lengths = np.concatenate([part.lengths for part in read.values()])
     events = np.concatenate([part.items for part in read.values()])
@@ -52,14 +52,16 @@ class Lines:
     items: Codes
 
 
-def _read_file(path: Path, form: str, accounts: Coder, items: Coder, rejects: Rejects) -> Lines:
+def _read_file(path: Path, form: str, accounts: Coder, items: Coder, tally: Tally) -> Lines:
     owners, lengths, events = [], [], []
-    for frame in read_lines(path, LINE_FORMATS[form], rejects):
+    for frame in read_lines(path, LINE_FORMATS[form], tally):
         owners.append(accounts.codes(frame["account"]))
         lengths.append(frame["items"].list.len().cast(pl.Int64).to_numpy())
         events.append(items.codes(frame["items"].explode(empty_as_null=False)))
-    if not sum(map(len, owners)):
-        found = "bad lines only" if rejects.count else "an empty file"
+    read = sum(map(len, owners))
+    tally.read += read
+    if not read:
+        found = "bad lines only" if tally.rejected else "an empty file"
         raise DataError(f"{path}: expected {form}, found {found}.")
     return Lines(np.concatenate(owners), np.concatenate(lengths), np.concatenate(events))
 
@@ -102,11 +104,11 @@ def _number_by_domain(
     return number, [ids[old] for old in order], domains
 
 
-def read_two_domains(source: Source, rejects: Rejects) -> dict[str, Any]:
+def read_two_domains(source: Source, tally: Tally) -> dict[str, Any]:
     """Logs of each domain beside their mixture, which lacks the last event of each: those are the targets."""
     names = sorted(name for name in source.files if name != "mixed")
     accounts, items = Coder(), Coder()
-    read = {name: _read_file(source.files[name], "logs", accounts, items, rejects) for name in ("mixed", *names)}
+    read = {name: _read_file(source.files[name], "logs", accounts, items, tally) for name in ("mixed", *names)}
     ids = items.ids()
     domain_of_id = np.full(len(ids), "", dtype=object)
     for name in names:

@@ -1,4 +1,4 @@
-"""The hot loops of a training step on a GPU as Triton kernels: what the plain layers compute, in one pass each.
+"""Triton kernels for the hot loops of a training step on a GPU: each computes in one pass what a plain layer computes.
 
-Imported only where `layers/gpu.py` finds a GPU and Triton; a test compares each kernel with the plain layer.
+Imported only where `support.py` finds a GPU and Triton; tests/layers/test_kernels.py compares each with its layer.
 """

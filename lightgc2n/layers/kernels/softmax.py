@@ -1,4 +1,4 @@
-"""Softmax of a table of logits, and the gradient of cross-entropy in its place: one pass to look, one to change.
+"""Softmax of a table of logits, and the gradient of cross-entropy in place: one pass to read, one to write.
 
 Shapes: R rows, J classes.
 """
@@ -13,9 +13,9 @@ COLUMNS = 4096  # that one program reads at a time
 
 def log_totals(logits: Float[Tensor, "R J"]) -> Float[Tensor, "R 1"]:
     """log Σ_j exp(l_ij) of each row, read once."""
-    found = logits.new_empty(len(logits), 1)
-    _log_totals[(len(logits),)](logits, found, logits.shape[1], BLOCK=COLUMNS, num_warps=8)
-    return found
+    output = logits.new_empty(len(logits), 1)
+    _log_totals[(len(logits),)](logits, output, logits.shape[1], BLOCK=COLUMNS, num_warps=8)
+    return output
 
 
 def become_gradients(
@@ -32,7 +32,7 @@ def become_gradients(
 
 
 @triton.jit
-def _log_totals(logits, found, classes, BLOCK: tl.constexpr):
+def _log_totals(logits, output, classes, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     most = tl.full((), float("-inf"), dtype=tl.float32)
     total = tl.zeros((), dtype=tl.float32)
@@ -42,7 +42,7 @@ def _log_totals(logits, found, classes, BLOCK: tl.constexpr):
         larger = tl.maximum(most, tl.max(value, axis=0))
         total = total * tl.exp(most - larger) + tl.sum(tl.exp(value - larger), axis=0)
         most = larger
-    tl.store(found + row, most + tl.log(total))
+    tl.store(output + row, most + tl.log(total))
 
 
 @triton.jit

@@ -141,12 +141,13 @@ const median = (values) => [...values].sort((one, other) => one - other)[Math.fl
 /** How many people are found here, beside what the service finds. */
 async function people(bundle, asked) {
   if (!bundle.finder || !asked.times) return [];
-  const [{ findPeople }, { numbersOf }] = await Promise.all([
+  const [{ analysed, findPeople }, { numbersOf }] = await Promise.all([
     import("./device/people.js"),
     import("./device/recommend.js"),
   ]);
   const started = performance.now();
-  const found = findPeople(bundle.finder, numbersOf(bundle, asked.history).numbers, asked.times);
+  const newest = analysed(bundle.finder, numbersOf(bundle, asked.history).numbers, asked.times);
+  const found = findPeople(bundle.finder, newest.items, newest.times);
   const took = performance.now() - started;
   const { count } = await peopleIf({ history: asked.history, times: asked.times, k: 1 });
   const agreed = count === found.count ? "as the service says" : `the service says ${inWords(count)}`;

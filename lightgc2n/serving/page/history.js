@@ -69,9 +69,10 @@ export function question(account, entries, timed, k) {
   return request;
 }
 
-/** By entry the event that the service tells of it. */
+/** By entry the event that the service tells of it; of a long history it tells the newest events alone. */
 export function eventsByKey(entries, answer) {
-  return new Map(kept(entries).map((entry, place) => [entry.key, answer.events[place]]));
+  const told = answer.events.length ? kept(entries).slice(-answer.events.length) : [];
+  return new Map(told.map((entry, place) => [entry.key, answer.events[place]]));
 }
 
 /**

@@ -26,6 +26,7 @@ export function summary(now) {
     ),
     element("h1", {}, headline(answer, account)),
     element("p", { class: "lead" }, answer.count ? sureness(answer) : withoutAnybody(account)),
+    (answer.notes ?? []).map((note) => element("p", { class: "hint" }, `Note: ${note}.`)),
   );
   return [text, answer.count ? chancesChart(answer) : null];
 }

@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 from lightgc2n.data.reading import lines
 from lightgc2n.data.reading.blocks import read_blocks
 from lightgc2n.data.reading.lines import LOGS, SESSIONS, WINDOWS, LineFormat, read_dictionary, read_lines
-from lightgc2n.data.reading.rows import Rejects
+from lightgc2n.data.reading.rows import Tally
 from lightgc2n.errors import DataError
 
 Lines = list[tuple[str, list[str]]]
 
 
-def read(path: Path, form: LineFormat, rejects: Rejects | None = None) -> Lines:
-    return [row for frame in read_lines(path, form, rejects or Rejects()) for row in frame.rows()]
+def read(path: Path, form: LineFormat, tally: Tally | None = None) -> Lines:
+    return [row for frame in read_lines(path, form, tally or Tally()) for row in frame.rows()]
 
 
-def read_slowly(path: Path, form: LineFormat, rejects: Rejects | None = None) -> Lines:
+def read_slowly(path: Path, form: LineFormat, tally: Tally | None = None) -> Lines:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "_fast", lambda *_: None)
-        return read(path, form, rejects)
+        return read(path, form, tally)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -80,7 +80,7 @@ def test_bad_lines(tmp_path: Path, form: LineFormat, line: bytes, column: str, r
         read(path, form)
     assert str(caught.value).startswith(f"{path}:2: {f'column {column}: ' if column else ''}expected ")
     assert reason in str(caught.value)
-    assert read(path, form, Rejects(tmp_path)) == [("a", ["E1", "E2", "V1"])] * 2
+    assert read(path, form, Tally(tmp_path)) == [("a", ["E1", "E2", "V1"])] * 2
     listed = (tmp_path / "rejected.tsv").read_text(encoding="utf-8").split("\n")
     assert listed[1].startswith(f"log\t2\t{column}\t")
     assert reason in listed[1]
@@ -113,8 +113,8 @@ def test_the_fast_and_the_slow_way_agree(tmp_path_factory: pytest.TempPathFactor
     for form in (LOGS, WINDOWS, SESSIONS):
         results: list[Any] = []
         for way in (read, read_slowly):
-            rejects = Rejects(folder)
-            results.append((way(folder / "log", form, rejects), rejects.count))
+            tally = Tally(folder)
+            results.append((way(folder / "log", form, tally), tally.rejected))
         assert results[0] == results[1]
 
 

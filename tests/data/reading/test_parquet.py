@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from lightgc2n.data.reading import parquet
 from lightgc2n.data.reading.parquet import ParquetReader
-from lightgc2n.data.reading.rows import Rejects
+from lightgc2n.data.reading.rows import Tally
 from lightgc2n.errors import DataError
 
 NOON = 1_704_110_400_000_000  # 2024-01-01 12:00 UTC
 IDS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=8)
 
 
-def read(folder: Path, table: dict[str, Any], rejects: Rejects | None = None, **told: Any) -> list[tuple[Any, ...]]:
+def read(folder: Path, table: dict[str, Any], tally: Tally | None = None, **told: Any) -> list[tuple[Any, ...]]:
     path = folder / "log.parquet"
     pl.DataFrame(table).write_parquet(path)
-    reader = ParquetReader(path, rejects or Rejects(), told.pop("columns", {}), **told)
+    reader = ParquetReader(path, tally or Tally(), told.pop("columns", {}), **told)
     return [row for frame in reader.frames() for row in frame.rows()]
 
 
@@ -70,7 +70,7 @@ def test_columns_can_be_told(tmp_path: Path) -> None:
 def test_bad_rows(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         read(tmp_path, columns)
-    assert len(read(tmp_path, columns, Rejects(tmp_path))) == 1
+    assert len(read(tmp_path, columns, Tally(tmp_path))) == 1
     listed = (tmp_path / "rejected.tsv").read_text().split("\n")
     assert listed[1].startswith("log.parquet\t2\t")
     assert len(listed) == 3
@@ -99,7 +99,7 @@ def test_a_broken_file(tmp_path: Path) -> None:
     for broken in (b"", b"PAR1", whole[: len(whole) // 2], b"x" * 100, whole[:-4] + b"PAR2"):
         path.write_bytes(broken)
         with pytest.raises(DataError, match=r"log\.parquet: cannot be read as Parquet.*Is the file whole"):
-            list(ParquetReader(path, Rejects(), {}).frames())
+            list(ParquetReader(path, Tally(), {}).frames())
 
 
 def test_a_panic_of_the_parser_is_an_error_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_a_panic_of_the_parser_is_an_error_of_the_file(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(pl, "scan_parquet", panic)
     with pytest.raises(DataError, match=r"cannot be read as Parquet: index out of bounds"):
-        list(ParquetReader(tmp_path / "log.parquet", Rejects(), {}).frames())
+        list(ParquetReader(tmp_path / "log.parquet", Tally(), {}).frames())
 
 
 def test_rows_are_counted_over_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from lightgc2n.data.reading.blocks import LONGEST_RECORD, Record
-from lightgc2n.data.reading.rows import LONGEST_ID, BadRowError, Rejects, id_problem, record_text, shown
+from lightgc2n.data.reading.blocks import Record
+from lightgc2n.data.reading.records import LONGEST_RECORD
+from lightgc2n.data.reading.rows import LONGEST_ID, BadRowError, Tally, id_problem, record_text, shown
 from lightgc2n.errors import DataError
 
 
@@ -13,16 +14,17 @@ def test_without_a_folder_the_first_bad_row_is_an_error() -> None:
         DataError,
         match=r"^logs/a\.csv:7: column item: no good\. Mend it, or import with --skip-bad, which drops bad rows\.$",
     ):
-        Rejects().add(Path("logs/a.csv"), 7, "item", "no good")
+        Tally().reject(Path("logs/a.csv"), [(7, "item", "no good", ""), (8, "", "worse", "")])
     with pytest.raises(DataError, match=r"^a\.parquet: row 7: no good\."):
-        Rejects().add(Path("a.parquet"), 7, "", "no good", unit="row")
+        Tally().reject(Path("a.parquet"), [(7, "", "no good", "")], unit="row")
 
 
 def test_with_a_folder_bad_rows_are_listed(tmp_path: Path) -> None:
-    rejects = Rejects(tmp_path)
-    rejects.add(Path("logs/a.csv"), 7, "item", "no good", "x\ty\r" + "z" * 500)
-    rejects.add(Path("logs/a.csv"), 9, "", "worse", "\udcff")
-    assert rejects.count == 2
+    tally = Tally(tmp_path)
+    tally.reject(Path("logs/a.csv"), [(7, "item", "no good", "x\ty\r" + "z" * 500)])
+    tally.reject(Path("logs/a.csv"), [])
+    tally.reject(Path("logs/a.csv"), [(9, "", "worse", "\udcff")])
+    assert tally.rejected == 2
     assert (tmp_path / "rejected.tsv").read_text(encoding="utf-8").split("\n") == [
         "file\tline\tcolumn\treason\ttext",
         "a.csv\t7\titem\tno good\tx\\ty\\r" + "z" * 56 + "…",
@@ -32,8 +34,21 @@ def test_with_a_folder_bad_rows_are_listed(tmp_path: Path) -> None:
 
 
 def test_without_bad_rows_there_is_no_list(tmp_path: Path) -> None:
-    assert Rejects(tmp_path).count == 0
+    tally = Tally(tmp_path)
+    tally.reject(Path("a.csv"), [])
+    assert tally.rejected == 0
+    assert tally.notes() == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_read_and_rejected_are_the_rows_of_the_file(tmp_path: Path) -> None:
+    tally = Tally(tmp_path)
+    tally.rows, tally.read = 1000, 999
+    with pytest.raises(DataError, match=r"^a\.csv: expected 1,000 rows, found 999 read and 0 rejected\."):
+        tally.check("a.csv")
+    tally.reject(Path("a.csv"), [(9, "", "no good", "")])
+    tally.check("a.csv")
+    assert tally.notes() == ["1,000 rows: 999 read, 1 rejected (rejected.tsv lists them)"]
 
 
 def test_any_text_fits_into_a_message() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.reading.detect import detect
-from lightgc2n.data.reading.rows import Rejects
+from lightgc2n.data.reading.rows import Tally
 from lightgc2n.data.reading.sequences import read_sequences, read_two_domains
 from lightgc2n.errors import DataError
 
@@ -16,12 +16,12 @@ def write(folder: Path, **files: str) -> None:
         (folder / name.replace("__", ".")).write_text(text, encoding="utf-8")
 
 
-def read(path: Path, form: str = "auto", rejects: Rejects | None = None) -> dict[str, Any]:
-    return plain(read_sequences(detect(path, form), rejects or Rejects()))
+def read(path: Path, form: str = "auto", tally: Tally | None = None) -> dict[str, Any]:
+    return plain(read_sequences(detect(path, form), tally or Tally()))
 
 
-def read_mixed(folder: Path, rejects: Rejects | None = None) -> dict[str, Any]:
-    return plain(read_two_domains(detect(folder), rejects or Rejects()))
+def read_mixed(folder: Path, tally: Tally | None = None) -> dict[str, Any]:
+    return plain(read_two_domains(detect(folder), tally or Tally()))
 
 
 def plain(content: dict[str, Any]) -> dict[str, Any]:
@@ -136,4 +136,4 @@ def test_two_domains_that_do_not_fit(tmp_path: Path, file: str, text: str, messa
 def test_a_file_of_bad_lines_only(tmp_path: Path) -> None:
     write(tmp_path, log__tsv="a\nb\n")
     with pytest.raises(DataError, match=r"log\.tsv: expected logs, found bad lines only"):
-        read(tmp_path / "log.tsv", "logs", Rejects(tmp_path))
+        read(tmp_path / "log.tsv", "logs", Tally(tmp_path))

@@ -11,11 +11,13 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from slow_records import slow_rows
 
 from lightgc2n.data.importing import TABLE_FORMATS
 from lightgc2n.data.reading import tables
 from lightgc2n.data.reading.blocks import read_blocks
-from lightgc2n.data.reading.rows import Rejects
+from lightgc2n.data.reading.rows import Tally
+from lightgc2n.data.reading.table_formats import Separated
 from lightgc2n.data.reading.tables import TableReader
 from lightgc2n.errors import DataError
 
@@ -24,8 +26,8 @@ IDS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_si
 HEADER = b"user,item,timestamp\n"
 
 
-def read(path: Path, form: str = "csv", rejects: Rejects | None = None, **told: Any) -> Rows:
-    reader = TableReader(path, TABLE_FORMATS[form], rejects or Rejects(), told.pop("columns", {}), **told)
+def read(path: Path, form: str = "csv", tally: Tally | None = None, **told: Any) -> Rows:
+    reader = TableReader(path, TABLE_FORMATS[form], tally or Tally(), told.pop("columns", {}), **told)
     return [row for frame in reader.frames() for row in frame.rows()]
 
 
@@ -40,7 +42,7 @@ def read_leniently(folder: Path, data: bytes, form: str) -> tuple[Rows, str]:
     listed = folder / "rejected.tsv"
     listed.unlink(missing_ok=True)
     try:
-        rows = read_bytes(folder, data, form, rejects=Rejects(folder))
+        rows = read_bytes(folder, data, form, tally=Tally(folder))
     except DataError as problem:
         return [], str(problem)
     return rows, listed.read_text(encoding="utf-8") if listed.exists() else ""
@@ -174,6 +176,13 @@ def test_json_rows_may_lack_names_and_have_others(tmp_path: Path) -> None:
         assert read_bytes(tmp_path, data, "jsonl") == [("a", "b", None), ("c", "d", "m")]
 
 
+def test_a_json_name_that_is_no_text_names_no_column(tmp_path: Path) -> None:
+    data = b'{"user":"a","\\ud800item":"b"}\n{"user":"c","item":"d"}\n'
+    rows, listed = read_leniently(tmp_path, data, "jsonl")
+    assert rows == [("c", "d")]
+    assert "log\t1\titem\texpected an id, found nothing" in listed
+
+
 def test_a_bad_first_json_row_is_a_bad_row(tmp_path: Path) -> None:
     data = b'{"user":\n{"user":"c","item":"d"}\n'
     rows, listed = read_leniently(tmp_path, data, "jsonl")
@@ -279,6 +288,11 @@ def test_bad_rows(tmp_path: Path, form: str, data: bytes, line: int, column: str
             r"log:1: no header: expected UTF-8, found a NUL byte, as in UTF-16 or a binary file",
         ),
         ("csv", b'user,"item\n1,2\n', r"log:1: no header: expected fields separated by ','"),
+        (
+            "csv",
+            b'user,item,"x\n1,2,3\n4,5,6"\n7,8,9\n',
+            r"log:1: the header has a stray quote.*found 'x\\n1,2,3\\n4,5,6'",
+        ),
         ("csv", b"x" * 2**21, r"log:1: no header: expected a row of at most 1,048,576 bytes"),
         ("jsonl", b"nonsense\n", r"log:1: expected a JSON object"),
         ("jsonl", b"{}\n", r"log:1: no column looks like the account"),
@@ -287,6 +301,10 @@ def test_bad_rows(tmp_path: Path, form: str, data: bytes, line: int, column: str
 def test_bad_headers(tmp_path: Path, form: str, data: bytes, message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_bytes(tmp_path, data, form)
+
+
+def test_a_column_name_with_a_line_break(tmp_path: Path) -> None:
+    assert read_bytes(tmp_path, b'user,"bought\non",item\nu,1,i\n') == [("u", "i")]
 
 
 def test_an_empty_table_has_no_rows(tmp_path: Path) -> None:
@@ -352,6 +370,61 @@ def test_the_fast_and_the_slow_way_agree(
     separator = {"csv": ",", "tsv": "\t", "movietweetings": "::"}[form]
     rows = f"user,item,x\nu,i,{''.join(pieces)}\nv,j,1\n"
     ways_agree(tmp_path_factory.mktemp("ways"), rows.replace(",", separator).encode(), form)
+
+
+FIELDS = [
+    "u",
+    "i",
+    "7",
+    "",
+    '5"',
+    '"5',
+    '"q"',
+    '"a,b"',
+    '"a\nb"',
+    '"a""b"',
+    '"x,1,2\ny,3,4"',
+    '"',
+    '""',
+    '"""',
+    "\ufeff",
+    "\r",
+]
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+@pytest.mark.parametrize("names", [("user", "item"), ("user", "title", "item"), ("title", "user", "item", "ts")])
+@settings(deadline=None, max_examples=60)
+@given(
+    rows=st.lists(st.lists(st.sampled_from(FIELDS), min_size=2, max_size=5), max_size=8),
+    end=st.sampled_from(["\n", "\r\n", "\n\n"]),
+    size=st.integers(1, 60),
+    last=st.booleans(),
+)
+def test_rows_read_and_rejected_are_the_rows_of_the_file(
+    tmp_path_factory: pytest.TempPathFactory,
+    names: tuple[str, ...],
+    separator: str,
+    rows: list[list[str]],
+    end: str,
+    size: int,
+    last: bool,
+) -> None:
+    """Against a loop over bytes that knows neither blocks nor polars nor the csv module."""
+    folder = tmp_path_factory.mktemp("rows")
+    text = end.join(separator.join(row) for row in [list(names), ["t", "u", "1", "7"][-len(names) :], *rows])
+    data = (text + (end if last else "")).encode()
+    (folder / "log").write_bytes(data)
+    places = {name: names.index(name) for name in names}
+    count, good = slow_rows(data, separator.encode(), places["user"], places["item"], places.get("ts"))
+    expected = [tuple(record.fields[places[name]].decode() for name in ("user", "item")) for record in good]
+    for block_bytes in (size, 2**20):
+        tally = Tally(folder)
+        with blocks_of(block_bytes):
+            reader = TableReader(folder / "log", Separated(separator, quoted=True), tally, {}, "s")
+            found = [row[:2] for frame in reader.frames() for row in frame.rows()]
+        assert (tally.rows, len(found), tally.rejected) == (count, len(good), count - len(good)), data
+        assert found == expected
 
 
 VALUES = [

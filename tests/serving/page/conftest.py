@@ -8,12 +8,12 @@ import pytest
 
 from lightgc2n.data.household_titles import write_titles
 from lightgc2n.data.households import HouseholdConfig, generate
-from lightgc2n.experiments.single import train_run
 from lightgc2n.export.exporting import ExportOptions, export_run
-from lightgc2n.reporting.writing import write_report
+from lightgc2n.paper.report_files import write_report
+from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
-from tests.reporting.example import document
+from tests.paper.example import document
 from tests.serving.page.seeing import CHROMIUM, KEY, Api, long_sitting
 from tests.serving.running import running
 

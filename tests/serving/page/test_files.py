@@ -2,9 +2,9 @@
 
 import re
 
-from lightgc2n.reporting.palette import COLOURS, SERIES
+from lightgc2n.paper.palette import COLOURS, SERIES
 from lightgc2n.serving.files import PAGE
-from tests.reporting.test_palette import contrast
+from tests.paper.test_palette import contrast
 
 FORBIDDEN = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|https?://"
 

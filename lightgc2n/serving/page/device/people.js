@@ -9,6 +9,7 @@ import { describe, pairFeatures, sessionNumbers } from "./sessions.js";
 import { microseconds } from "./times.js";
 
 const MOST_PEOPLE = 5;
+const ANALYSED_SESSIONS = 300; // of a history that is asked about, as in `persons.py`
 const MOST_SESSIONS = 400; // that people are found in, the newest; pairs grow with the square
 const SHARES = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1]; // of pairs that are one person's
 const SHARE = 0.5; // of pairs of one account that are one person's
@@ -24,6 +25,19 @@ const FARTHEST_COUNT = 4;
  * @property {number[][]} share how likely each event is each person's; rows sum to one
  * @property {number[]} session which events were taken to be one person's from the start
  */
+
+/**
+ * The part of a history that the service finds people in: its newest sessions.
+ *
+ * @param {import("./finder.js").Finder} finder
+ * @param {number[]} items numbers of the items, oldest first
+ * @param {(string | number)[] | null} [times] of each event; left out if the finder has no gap
+ */
+export function analysed(finder, items, times = null) {
+  const session = sessionNumbers(checkedTimes(finder, items, times), items.length, finder.gap);
+  const first = session.findIndex((number) => number > session.at(-1) - ANALYSED_SESSIONS);
+  return { items: items.slice(first), times: times && times.slice(first) };
+}
 
 /**
  * The people behind a history.

@@ -1,0 +1,117 @@
+"""DA-GCN (Guo et al., IJCAI 2021): items and accounts of several domains on one graph, histories max-pooled.
+
+Shapes: B batch, M items, N accounts, R nodes, K domains, H latent users, L layers, V = (L + 1) · width.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import dropout
+
+from lightgc2n.config import setting
+from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import Training
+from lightgc2n.graph.domain_graph import DIRECTIONS, build_domain_graph
+from lightgc2n.graph.sequential import Edges
+from lightgc2n.layers.account_graph import WEIGHTS, AccountGraph, Nodes, saved_edges
+from lightgc2n.layers.domain_head import DomainHead
+from lightgc2n.layers.domain_views import draw_several, view_of
+from lightgc2n.layers.pooling import pooled_events
+from lightgc2n.models.contract import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DAGCNConfig:
+    """The release's values where it has them; the paper's symbols in brackets."""
+
+    width: int = setting(16, at_least=1, help="Width of one latent user [d].")
+    latent_users: int = setting(4, at_least=1, at_most=16, help="Slices of every embedding [H]; the release has 1.")
+    layers: int = setting(1, at_least=1, at_most=8, help="Graph convolutions [L].")
+    edge_weight: str = setting(
+        "attention",
+        choices=tuple(WEIGHTS),
+        help="Edge weights: attention in every step, once an epoch, or 1 as in the release.",
+    )
+    direction: str = setting(
+        "successor", choices=DIRECTIONS, help="The neighbours in a log that an item receives from."
+    )
+    released_loops: bool = setting(False, help="Items without a successor have no self-loop, as in the release.")
+    dropout: float = setting(0.1, at_least=0.0, at_most=0.95, help="Share of features dropped in training [ρ].")
+    cuts: int = setting(4, at_least=1, help="Queries drawn from each log in each epoch.")
+
+
+def concatenated_layers(layers: list[Tensor], latent_users: int) -> Float[Tensor, "R V"]:
+    """The layers of each node concatenated, each the mean over its latent users."""
+    return torch.cat([layer.view(len(layer), latent_users, -1).mean(dim=1) for layer in layers], dim=1)  # X
+
+
+class DAGCN(Model):
+    """Each domain scores its items from the pooled histories of all domains and the account."""
+
+    def __init__(self, config: DAGCNConfig, edges: Edges, domains: Sequence[Domain]) -> None:
+        super().__init__()
+        self.config, self.domains = config, tuple(domains)
+        self.graph = AccountGraph(
+            edges,
+            domains,
+            width=config.latent_users * config.width,
+            layers=config.layers,
+            weights=config.edge_weight,
+            drop=config.dropout,
+            combine=partial(concatenated_layers, latent_users=config.latent_users),
+        )
+        self.head = DomainHead(domains, 2 * (config.layers + 1) * config.width)
+
+    @classmethod
+    def build(cls, config: DAGCNConfig, train: Training) -> "DAGCN":
+        return cls(config, build_domain_graph(train, config.direction, config.released_loops), train.domains)
+
+    @classmethod
+    def restore(cls, config: DAGCNConfig, tensors: dict[str, Tensor]) -> "DAGCN":
+        model = cls(config, *saved_edges(tensors))
+        model.load_state_dict(tensors)
+        return model
+
+    def warm_start_tensors(self) -> dict[str, str]:
+        items = ("graph.items", "head.weight", "head.bias")
+        return {"graph.accounts": "accounts", **dict.fromkeys(items, "items")}
+
+    def start_epoch(self, epoch: int) -> None:
+        self.graph.refresh()
+
+    def encode(self) -> Nodes:
+        return self.graph()
+
+    def losses(self, encoded: Nodes, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
+        queries, targets = draw_several(batch, self.domains, self.config.cuts)
+        features = self._domain_features(encoded, queries, self.graph.accounts_of(encoded, queries))
+        return {"next_item": self.head.loss(features, targets)}
+
+    @torch.no_grad()
+    def scores(self, encoded: Nodes, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        return self.head.scores(self._domain_features(encoded, batch, self.graph.accounts_of(encoded, batch)), domain)
+
+    @torch.no_grad()
+    def fold_in_scores(self, encoded: Nodes, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        """Scores whose account neighbours are the items of the history instead of the training items."""
+        return self.head.scores(self._domain_features(encoded, batch, self.graph.folded_in(encoded, batch)), domain)
+
+    def _domain_features(
+        self, encoded: Nodes, batch: Batch, account: Float[Tensor, "B V"]
+    ) -> list[Float[Tensor, "B 2*V"]]:
+        """The features of each domain: the maximum over its history, and the account."""
+        by_domain = []
+        for domain in self.domains:
+            view = view_of(batch, domain)
+            most = pooled_events(encoded.items, view.items + domain.start, view.known, "max")  # m
+            features = self._dropped(torch.cat([most, account], dim=1))  # r
+            by_domain.append(self._dropped(features))  # Differs: one dropout mask for all domains, not one for each
+        return by_domain
+
+    def _dropped(self, vectors: Tensor) -> Tensor:
+        return dropout(vectors, self.config.dropout, self.training)

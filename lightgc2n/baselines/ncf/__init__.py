@@ -1,0 +1,1 @@
+"""GMF, MLP and NeuMF."""

@@ -1,0 +1,1 @@
+"""π-Net and PSJNet-II."""

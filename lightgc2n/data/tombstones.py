@@ -1,0 +1,91 @@
+"""Which accounts were forgotten, as salted hashes: `import` leaves these accounts out, and the file names nobody.
+
+The salt stands in the file, so the hashes hide ids from a reader, not from someone who can guess the ids.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lightgc2n import __version__
+from lightgc2n.data.dataset import FORGOTTEN
+from lightgc2n.data.files import new_file
+from lightgc2n.data.folder_kinds import FolderKind
+from lightgc2n.data.writer_lock import sole_writer
+from lightgc2n.errors import DataError
+
+TOMBSTONES = FolderKind("tombstone file", "")
+
+
+@dataclass(frozen=True)
+class Tombstones:
+    """The hashes of forgotten accounts, made with one salt."""
+
+    salt: bytes
+    hashes: frozenset[str] = frozenset()
+
+    def __contains__(self, account: str) -> bool:
+        return bool(self.hashes) and self._hash(account) in self.hashes
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def with_accounts(self, accounts: Iterable[str]) -> "Tombstones":
+        """Return the same tombstones with more accounts."""
+        return Tombstones(self.salt, self.hashes | {self._hash(account) for account in accounts})
+
+    def _hash(self, account: str) -> str:
+        return hmac.new(self.salt, account.encode("utf-8"), hashlib.sha256).hexdigest()
+
+
+def read_tombstones(path: Path) -> Tombstones:
+    """Read a tombstone file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        salt, hashes = bytes.fromhex(content["salt"]), content["accounts"]
+        if not isinstance(hashes, list) or not all(isinstance(one, str) and len(one) == 64 for one in hashes):
+            raise ValueError("accounts: expected a list of hashes")
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file. `lightgc2n forget --tombstones FILE` writes one.") from None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise DataError(f"{path}: not a tombstone file: {problem}. Give the file that `forget` wrote.") from None
+    return Tombstones(salt, frozenset(hashes))
+
+
+def tombstones_at(path: Path) -> Tombstones:
+    """Return the tombstones of a file, or new ones without an account where there is no file."""
+    return read_tombstones(path) if path.exists() else Tombstones(secrets.token_bytes(16))
+
+
+def write_tombstones(path: Path, tombstones: Tombstones) -> None:
+    """Write a tombstone file; it replaces the one at `path`."""
+    content = {
+        "made_by": f"lightgc2n {__version__}",
+        "salt": tombstones.salt.hex(),
+        "accounts": sorted(tombstones.hashes),
+    }
+    with new_file(path, force=True) as temporary:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def add_tombstones(path: Path, accounts: Iterable[str]) -> None:
+    """Add accounts to the tombstone file at `path`, or create it. Another process that does the same is waited for."""
+    with sole_writer(Path(os.path.realpath(path)), TOMBSTONES, wait=True):
+        write_tombstones(path, tombstones_at(path).with_accounts(accounts))
+
+
+def keep_tombstones(old: Path, new: Path, accounts: Collection[str] = ()) -> None:
+    """Write the tombstones of the dataset at `old`, and of more accounts, into the folder that replaces it."""
+    if accounts or (old / FORGOTTEN).exists():
+        write_tombstones(new / FORGOTTEN, tombstones_at(old / FORGOTTEN).with_accounts(accounts))
+
+
+def forgotten_among(accounts: Collection[str], files: Iterable[Tombstones]) -> set[str]:
+    """Return the accounts that at least one set of tombstones holds."""
+    known = [tombstones for tombstones in files if len(tombstones)]
+    return {account for account in accounts if any(account in tombstones for tombstones in known)}

@@ -1,1 +1,0 @@
-"""How good a model's lists are: ranks over the full catalogue, metrics, intervals and paired tests."""

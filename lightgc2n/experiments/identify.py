@@ -1,0 +1,253 @@
+"""Scores methods that assign events to people, on accounts whose people are known.
+
+A method sees logs, item vectors learned from training logs, and in one of the two tables the true number of people of
+each account. Labels are used to count people and to score, and never reach a method. Methods that need examples see the
+number of people of the validation accounts, and are then scored on the other accounts alone.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lightgc2n import __version__
+from lightgc2n.config import LARGEST_SEED, setting, unknown_name
+from lightgc2n.data.dataset import Dataset, Longs
+from lightgc2n.data.members import Members
+from lightgc2n.data.splits import SplitConfig, ranges, split_dataset
+from lightgc2n.errors import DataError, SettingError
+from lightgc2n.metrics.clustering import PeopleMeasures, measure_people, people_summary, reliability
+from lightgc2n.people.asking import Examples, by_contrast, by_examples, lengths
+from lightgc2n.people.floors import FLOORS, Method, Told
+from lightgc2n.people.mixing import by_mixture
+from lightgc2n.people.points import Logs
+from lightgc2n.people.sessions import HOUR, has_hours, usual_gap
+from lightgc2n.people.vectors import item_vectors
+from lightgc2n.progress import say
+from lightgc2n.recommending.histories import whole_logs
+
+METHODS: dict[str, Method] = {
+    **FLOORS,
+    "length-alone": Method(partial(by_examples, features=lengths, decay=1e-3), given=False, needs="examples"),
+    "contrast": Method(by_contrast),
+    "habits": Method(by_mixture),
+    "chosen": Method(partial(by_mixture, guarded=True)),
+    "contrast-taught": Method(by_examples, given=False, needs="examples"),
+}
+TABLES = ("given", "inferred")
+VALIDATION_SHARE = 0.3
+SHUFFLES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentifyOptions:
+    """Which accounts to score, and how events are joined into sessions."""
+
+    accounts: str = setting(
+        "all",
+        choices=("all", "validation", "test"),
+        help="validation: three accounts in ten, to select settings; test: the others.",
+    )
+    gap: float = setting(0.0, at_least=0.0, help="Hours of a pause that ends a session (0: 1, or by day if only days).")
+    seed: int = setting(0, at_least=0, at_most=LARGEST_SEED, help="Everything random follows from this number.")
+
+
+@dataclass(frozen=True)
+class Identified:
+    """The outcome of identify."""
+
+    result: dict[str, Any]  # everything, ready for JSON
+    measured: dict[str, dict[str, PeopleMeasures]]  # table -> method -> account by account
+    accounts: list[str]  # the ids of the scored accounts, in the order of `measured`
+
+
+@dataclass(frozen=True)
+class Known:
+    """The true people, for the scorer alone."""
+
+    member: Longs  # of each event of the logs, -1 where unknown
+    people: Longs  # behind each account; guests do not count
+
+
+def identify(
+    dataset: Dataset,
+    members: Members,
+    methods: Sequence[str],
+    options: IdentifyOptions | None = None,
+    runs: Sequence[Path] = (),
+) -> Identified:
+    """Scores each method, first with the number of people given, then without."""
+    options = options or IdentifyOptions()
+    accounts, places, logs = shown_logs(dataset, options)
+    known = known_people(members, places, logs)
+    chosen, left_out = _fitting(choose_methods(methods), logs, options, named=methods)
+    chosen = _with_examples(chosen, dataset, members, options)
+    chosen = _of_runs(runs, dataset, accounts) | chosen
+    measured: dict[str, dict[str, PeopleMeasures]] = {table: {} for table in TABLES}
+    rows: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
+    for table in TABLES:
+        for name, method in chosen.items():
+            if getattr(method, table):
+                say(f"count {table}: {name}")
+                rows[table][name], measured[table][name] = _scored(method, table, logs, known, options.seed)
+    result = {
+        "made_by": f"lightgc2n {__version__}",
+        "dataset": {"name": dataset.name, "checksum": dataset.checksum},
+        "options": asdict(options),
+        "counts": _counts(logs, known),
+        "sessions": _sessions(logs, known),
+        "left_out": left_out,
+        "tables": rows,
+        "versions": {"lightgc2n": __version__, "numpy": np.__version__},
+    }
+    return Identified(result, measured, [dataset.accounts[account] for account in accounts])
+
+
+def choose_methods(names: Sequence[str]) -> dict[str, Method]:
+    """The methods with these names; `all` selects all of them."""
+    for name in names:
+        if name != "all" and name not in METHODS:
+            raise SettingError(f"--methods: {unknown_name('method', name, [*METHODS, 'all'])}")
+    return {name: method for name, method in METHODS.items() if name in names or "all" in names}
+
+
+def shown_logs(dataset: Dataset, options: IdentifyOptions) -> tuple[Longs, Longs, Logs]:
+    """The accounts to score, the positions of their events in the dataset, and their logs."""
+    if dataset.kind != "logs":
+        raise DataError(
+            f"{dataset.name} holds {dataset.kind}, not logs, so an event may be there twice. Use whole logs."
+        )
+    start, stop = whole_logs(dataset)
+    accounts = np.flatnonzero((stop > start) & in_part(len(start), options))
+    places, offsets = ranges(start[accounts], stop[accounts])
+    train = split_dataset(dataset, SplitConfig()).train
+    say("vectors of items, from training events")
+    owner = np.repeat(train.sequence_accounts, np.diff(train.offsets))
+    vectors = item_vectors(owner, train.events, train.items, seed=options.seed)
+    times = np.asarray(dataset.times[places]) if dataset.times is not None else None
+    gap = round(options.gap * HOUR) if options.gap else None
+    training = Logs(train.offsets, train.events, train.times, vectors, gap)
+    row = np.zeros(len(start), dtype=np.int64)
+    row[train.sequence_accounts] = np.arange(train.sequences)
+    logs = Logs(offsets, np.asarray(dataset.events[places]), times, vectors, gap, training, row[accounts])
+    return accounts, places, logs
+
+
+def in_part(accounts: int, options: IdentifyOptions) -> Any:
+    """Which accounts belong to the part; the split is the same for every seed."""
+    place = np.random.default_rng(0).permutation(accounts) / accounts
+    parts = {"all": place >= 0, "validation": place < VALIDATION_SHARE, "test": place >= VALIDATION_SHARE}
+    return parts[options.accounts]
+
+
+def known_people(members: Members, places: Longs, logs: Logs) -> Known:
+    """The true person of each event, and how many people are behind each account."""
+    member = np.asarray(members.of_event)[places].astype(np.int64)
+    if not (member >= 0).any():
+        raise DataError("no event has a label, so nothing can be scored. Use simulate or generate.")
+    names = len(members.names)
+    acting = np.unique(logs.account[member >= 0] * names + member[member >= 0])
+    counted = acting[~members.guests[acting % names]]
+    # An account that only a guest has used still belongs to one person.
+    return Known(member, np.maximum(np.bincount(counted // names, minlength=logs.accounts), 1))
+
+
+def _fitting(
+    methods: Mapping[str, Method], logs: Logs, options: IdentifyOptions, named: Sequence[str]
+) -> tuple[dict[str, Method], dict[str, str]]:
+    """The methods that fit the logs and options, and why others do not; one that is named is an error."""
+    lacking = {}
+    if logs.times is None:
+        lacking["times"] = "needs times, and the logs have none."
+    if logs.times is None or not has_hours(logs.times):
+        lacking["hours"] = "needs hours, and the logs have none."
+    if options.accounts != "test":
+        lacking["examples"] = "learns from the people of validation accounts. Use --accounts test."
+    left_out = {name: f"{name}: {lacking[one.needs]}" for name, one in methods.items() if one.needs in lacking}
+    for name in named:
+        if name in left_out:
+            raise DataError(left_out[name])
+    return {name: method for name, method in methods.items() if name not in left_out}, left_out
+
+
+def _with_examples(
+    methods: Mapping[str, Method], dataset: Dataset, members: Members, options: IdentifyOptions
+) -> dict[str, Method]:
+    """The methods, with the validation accounts and their counts for those that need examples."""
+    if not any(method.needs == "examples" for method in methods.values()):
+        return dict(methods)
+    _, places, logs = shown_logs(dataset, replace(options, accounts="validation"))
+    examples = Examples(logs, known_people(members, places, logs).people)
+    return {
+        name: replace(one, find=partial(one.find, examples=examples)) if one.needs == "examples" else one
+        for name, one in methods.items()
+    }
+
+
+def _of_runs(runs: Sequence[Path], dataset: Dataset, accounts: Longs) -> dict[str, Method]:
+    methods: dict[str, Method] = {}
+    for run in runs:
+        from lightgc2n.experiments.identify_latent import latent_methods
+
+        for name, method in latent_methods(run, dataset, accounts).items():
+            methods[name if name not in methods else f"{name} ({run.name})"] = method
+    return methods
+
+
+def _scored(method: Method, table: str, logs: Logs, known: Known, seed: int) -> tuple[dict[str, Any], PeopleMeasures]:
+    random = np.random.default_rng(seed)
+    started = time.perf_counter()
+    answer = method.find(logs, known.people if table == "given" else None, random)
+    seconds = time.perf_counter() - started
+    person = answer.person if isinstance(answer, Told) else answer
+    measured = measure_people(person, known.member, logs.account, known.people)
+    row = {"measures": people_summary(measured, seed), "chance": _chance(person, logs, known, random)}
+    if isinstance(answer, Told):
+        scored = measured.account
+        row["reliability"] = reliability(answer.chances[scored], answer.count[scored], known.people[scored])
+    return row | {"seconds": round(seconds, 2)}, measured
+
+
+def _chance(person: Longs, logs: Logs, known: Known, random: np.random.Generator) -> dict[str, float]:
+    """The score of the same labels when they are shuffled within each account.
+
+    Events of a session with the same label move together, so that joining them scores nothing above chance.
+    """
+    names = int(person.max(initial=0)) + 1
+    blocks, block = np.unique(logs.session * names + person, return_inverse=True)
+    owner = logs.account[np.unique(block, return_index=True)[1]]
+    scores: dict[str, list[float]] = {"ARI": [], "shared ARI": [], "accuracy": []}
+    for _ in range(SHUFFLES):
+        label = (blocks % names)[np.lexsort((random.random(len(blocks)), owner))]
+        measured = measure_people(label[block], known.member, logs.account, known.people).columns
+        for name, values in scores.items():
+            values += measured[name][~np.isnan(measured[name])].tolist()
+    return {name: float(np.mean(values)) for name, values in scores.items() if values}
+
+
+def _counts(logs: Logs, known: Known) -> dict[str, Any]:
+    people = np.bincount(known.people)
+    return {
+        "accounts": logs.accounts,
+        "events": len(logs.items),
+        "events_of_unknown_members": int((known.member < 0).sum()),
+        "accounts_by_people": {str(count): int(number) for count, number in enumerate(people) if number},
+    }
+
+
+def _sessions(logs: Logs, known: Known) -> dict[str, Any]:
+    """How events were joined into sessions, and how many sessions are of one person."""
+    labelled = known.member >= 0
+    pairs = np.unique(np.stack([logs.session[labelled], known.member[labelled]]), axis=1)
+    people = np.unique(pairs[0], return_counts=True)[1]
+    gap = logs.gap if logs.gap is not None else usual_gap(logs.times) if logs.times is not None else None
+    return {
+        "gap_hours": None if gap is None else gap / HOUR,
+        "sessions": int(logs.session[-1]) + 1,
+        "events_per_session": len(logs.items) / (int(logs.session[-1]) + 1),
+        "of_one_person": float((people == 1).mean()),
+    }

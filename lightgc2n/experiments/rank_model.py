@@ -1,0 +1,102 @@
+"""One model of a comparison: built or trained, then ranked on every test target."""
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lightgc2n import zoo
+from lightgc2n.data.dataset import Dataset
+from lightgc2n.data.splits import Split
+from lightgc2n.devices import peak_bytes, reset_peak
+from lightgc2n.metrics.ranking import Floats
+from lightgc2n.metrics.ranks import asked_in_domains, ranks_in_domains
+from lightgc2n.models.contract import Model
+from lightgc2n.progress import step
+from lightgc2n.training.checkpoints import Progress
+from lightgc2n.training.loop import train
+from lightgc2n.training.run import new_model, ready_for_test, train_in_memory, validation
+from lightgc2n.training.runs import RunPlan, sole_trainer, start_run
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The data, split and options that all models of a comparison share."""
+
+    dataset: Dataset
+    split: Split
+    exclude_seen: bool = False
+    device: str = "cpu"
+
+
+def unfit(name: str, split: Split) -> str:
+    """Why a model cannot be trained on this split; empty where it can."""
+    if zoo.entry_of(name).is_simple:
+        return ""
+    if split.train.examples == 0:
+        return "no training target: every sequence is a single event"
+    needs_none = not split.config.validation  # then the last weights are used
+    return "" if needs_none or len(split.validation) else "no validation target to train by: the logs are too short"
+
+
+def ranked(plan: RunPlan, conditions: Conditions, run: Path | None = None) -> tuple[Floats, dict[str, Any]]:
+    """The rank of each test target, and the facts that a table shows.
+
+    Args:
+        run: the run folder of a trained model, which resumes if it was interrupted; none: train in memory.
+    """
+    started = time.perf_counter()
+    reset_peak(conditions.device)
+    is_simple = zoo.entry_of(plan.model).is_simple
+    model, progress = _simple(plan, conditions) if is_simple else _trained(plan, conditions, run)
+    ranks = _ranks(plan.model, model, conditions)
+    peak = max(peak_bytes(conditions.device), progress.peak_bytes)  # an earlier process may have trained the run
+    return ranks, {
+        "settings": asdict(model.config),
+        "fitted": model.fitted(),
+        "parameters": sum(tensor.numel() for tensor in model.parameters()),
+        "stored_numbers": sum(tensor.numel() for tensor in model.buffers()) if is_simple else 0,
+        "seconds": round(time.perf_counter() - started, 2),
+        "peak_memory_mb": round(peak / 1e6, 1),
+        **({} if is_simple else _training_facts(progress, plan)),
+    }
+
+
+def _simple(plan: RunPlan, conditions: Conditions) -> tuple[Model, Progress]:
+    return zoo.build(plan.model, conditions.split.train, plan.settings).to(conditions.device), Progress()
+
+
+def _trained(plan: RunPlan, conditions: Conditions, run: Path | None) -> tuple[Model, Progress]:
+    split, device = conditions.split, conditions.device
+    if run is None:
+        return train_in_memory(plan.model, split, plan.settings, plan.training, device)
+    start_run(run, plan, conditions.dataset)
+    with sole_trainer(run):
+        model = new_model(plan.model, split, plan.settings, plan.training.seed)
+        return model, train(model, split, plan.training, validation(split, device), run, device)
+
+
+def _training_facts(progress: Progress, plan: RunPlan) -> dict[str, Any]:
+    return {
+        "epochs": progress.epochs,
+        "best_epoch": progress.best_epoch,
+        "ended_by": progress.ended_by,
+        "training_seconds": round(progress.seconds, 2),
+        "validation": progress.best_value if plan.split.validation else None,
+    }
+
+
+def _ranks(name: str, model: Model, conditions: Conditions) -> Floats:
+    split, device = conditions.split, conditions.device
+    with step(f"{name} on {split.config.protocol}", total=len(split.test)) as progress:
+        model.calibrate(lambda: asked_in_domains(split.validation, split.catalogues, device))
+        return ranks_in_domains(
+            name,
+            model,
+            split.test,
+            split.catalogues,
+            learned=ready_for_test(model, split),
+            exclude_seen=conditions.exclude_seen,
+            device=device,
+            progress=progress.advance,
+        )

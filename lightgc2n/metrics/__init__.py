@@ -1,0 +1,1 @@
+"""Ranks of targets, ranking metrics, bootstrap intervals, paired tests and clustering scores."""

@@ -1,0 +1,1 @@
+"""LightGC²N-plus, with the parts that only it uses, and its ablations."""

@@ -1,0 +1,232 @@
+"""LightGC²N-plus: subspaces identify who acts now; person state, transitions, repeats and trends score the items.
+
+It keeps the paper's idea of latent users and adds order, transitions and repeats. There is no table of accounts: an
+account is its log, so a new account is scored like a known one.
+Shapes: B batch, T history, M items, N items of a domain, Q queries, A latent users, H views, D width.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lightgc2n.config import setting
+from lightgc2n.data.batches import Asked, Batch, TrainingBatch
+from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import Training
+from lightgc2n.layers.crossentropy import linear_cross_entropy
+from lightgc2n.layers.propagation import rows_of
+from lightgc2n.layers.windows import cut_rows, newest_part
+from lightgc2n.metrics.ranking import SELECTION_CUTOFF
+from lightgc2n.models.contract import LatentUsers, Model
+from lightgc2n.models.plus.repeat_calibration import RankInputs, raise_earlier_items
+from lightgc2n.models.plus.repeat_memory import NoRepeatMemory, RepeatBonus, RepeatMemory
+from lightgc2n.models.plus.same_person import NewestEventState, OnePerson, PersonState, SamePerson
+from lightgc2n.models.plus.transitions import NoTransitions, OwnTransitions, Transitions
+from lightgc2n.models.plus.trends import NoTrends, ScoredQueries, Trends
+
+INITIAL_DEVIATION = 0.05  # of the item vectors
+Bonus = tuple[Int[Tensor, "Q W"], Float[Tensor, "Q W"]]  # items, and what is added to the score of each
+# Tensors that a warm start remaps by item id or copies whole; an ablation lacks some of them.
+WARM_START = {
+    "items": "items",
+    "bias": "items",
+    "memory.readiness": "items",
+    "memory.balance": "whole",
+    "trends.chosen": "whole",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlusConfig:
+    """Defaults; docs/log.md lists the values that were tried."""
+
+    width: int = setting(32, at_least=1, help="Width of item vectors and states.")
+    latent_users: int = setting(5, at_least=1, at_most=16, help="Latent users; each has a direction in every view.")
+    views: int = setting(
+        4, at_least=1, at_most=16, help="Ways to divide a log among people, each with its own rate of decay."
+    )
+    newest: int = setting(5, at_least=1, help="Newest events whose followers count.")
+    followers: int = setting(64, at_least=1, help="Most frequent followers kept for each item.")
+    reach: int = setting(
+        1, at_least=1, at_most=20, help="Largest distance of a follower in events; one at distance d counts 1 / d."
+    )
+    trending: int = setting(
+        128, at_least=1, help="Most frequent recent items kept in each snapshot, where times are known."
+    )
+    hidden: int = setting(16, at_least=1, help="Hidden width of the repeat memory.")
+    max_length: int = setting(100, at_least=1, help="Newest events that are read; longer logs train in windows.")
+    dropout: float = setting(0.2, at_least=0.0, at_most=0.95, help="Share of features dropped in training.")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts that an ablation replaces."""
+
+    same_person: SamePerson | OnePerson
+    state: PersonState | NewestEventState
+    followers: Transitions | NoTransitions
+    memory: RepeatMemory | NoRepeatMemory
+    trends: Trends | NoTrends
+
+
+@dataclass(frozen=True)
+class LogStates:
+    """The states of logs after every event."""
+
+    log: Int[Tensor, "B T"]
+    states: Float[Tensor, "B T D"]
+    likeness: Float[Tensor, "B T T"]  # the mean over the views
+
+
+@dataclass(frozen=True)
+class LogQueries:
+    """Queries for the item that comes after an event of a log."""
+
+    log: Int[Tensor, "B T"]
+    row: Int[Tensor, "Q"]
+    place: Int[Tensor, "Q"]
+    likeness: Float[Tensor, "Q T"]  # the probability that each event of the log is of the person who acts
+
+    @classmethod
+    def at(cls, logs: LogStates, row: Int[Tensor, "Q"], place: Int[Tensor, "Q"]) -> "LogQueries":
+        """The queries after the events at these places."""
+        likeness = rows_of(logs.likeness.flatten(0, 1), row * logs.log.shape[1] + place)
+        return cls(logs.log, row, place, likeness)
+
+
+class LightGC2NPlus(Model):
+    """The model; an ablation is the same class with another part."""
+
+    learned: Float[Tensor, "M"]  # 1 for items with training events
+
+    def __init__(self, config: PlusConfig, log_popularity: Float[Tensor, "M"], longest: int, parts: Parts) -> None:
+        super().__init__()
+        self.config, self.longest = config, longest
+        self.items = nn.Parameter(INITIAL_DEVIATION * torch.randn(len(log_popularity), config.width))
+        self.bias = nn.Parameter(log_popularity)
+        self.register_buffer("learned", torch.ones_like(log_popularity))
+        self.same_person, self.state = parts.same_person, parts.state
+        self.followers, self.memory, self.trends = parts.followers, parts.memory, parts.trends
+
+    def warm_start_tensors(self) -> dict[str, str]:
+        own = self.state_dict()
+        return {name: kind for name, kind in WARM_START.items() if name in own}
+
+    @property
+    def cuda_graph_safe(self) -> bool:
+        return self.longest <= self.config.max_length  # longer logs are cut into a varying number of rows
+
+    @property
+    def has_latent_users(self) -> bool:
+        return self.same_person.has_latent_users
+
+    def encode(self) -> Float[Tensor, "M D"]:
+        """The item vectors, which are both read and scored with."""
+        return self.items
+
+    def losses(self, encoded: Float[Tensor, "M D"], batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
+        """The mean cross-entropy over all places that count, against all items."""
+        whole, place = batch, torch.arange(batch.log.numel(), device=batch.log.device).view_as(batch.log)
+        batch = cut_rows(replace(whole, next_item=place), self.config.max_length)  # keeps the place of each event
+        whole_at, target = batch.target, whole.next_item.flatten()[batch.target]
+        logs = self.read(encoded, batch.log)
+        queries = LogQueries.at(logs, batch.row, batch.at % batch.log.shape[1])
+        transitions = self.transition_bonus(queries, self.followers.own_at(whole, whole_at))
+        repeats = self.repeat_bonus(queries)
+        moment = None if batch.moments is None else batch.moments.flatten()[batch.at]
+        trends = self.trends(moment, self.bias, len(batch.at))
+        bonuses = zip(transitions, trends, (repeats.items, repeats.added), strict=True)
+        columns, values = (torch.cat(part, dim=1) for part in bonuses)
+        states = rows_of(logs.states.flatten(0, 1), batch.at)
+        loss = linear_cross_entropy(states, encoded, target, batch.share, self.bias, (columns, values))
+        return {"next_item": loss}
+
+    @torch.no_grad()
+    def scores(self, encoded: Float[Tensor, "M D"], batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
+        """Scores from the newest `max_length` events; from popularity alone for an empty history."""
+        scores, trends, repeats = self._score_parts(encoded, batch)
+        scores.scatter_add_(1, *trends).scatter_add_(1, repeats.items, repeats.added)
+        within, repeats = scores[:, domain.start : domain.stop], repeats.within(domain)
+        return raise_earlier_items(within, repeats.items, repeats.counts, self.memory.place)
+
+    def read(self, encoded: Float[Tensor, "M D"], log: Int[Tensor, "B T"]) -> LogStates:
+        """The state after every event, and which events are of the same person."""
+        events = rows_of(encoded, log)
+        likeness = self.same_person(events)
+        return LogStates(log, self.state(events, likeness), likeness.mean(dim=1))
+
+    def transition_bonus(self, queries: LogQueries, own: OwnTransitions | None = None) -> Bonus:
+        """The followers of the newest events, and what is added to the score of each."""
+        place = queries.place[:, None] - torch.arange(self.config.newest, device=queries.place.device)
+        known, place = (place >= 0).float(), place.clamp(min=0)
+        newest = queries.log[queries.row[:, None], place]
+        return self.followers(newest, queries.likeness.gather(1, place), known, own)
+
+    def repeat_bonus(self, queries: LogQueries) -> RepeatBonus:
+        """The earlier items, and what is added to the score of each."""
+        return self.memory(queries.log, queries.row, queries.place, queries.likeness)
+
+    @torch.no_grad()
+    def latent_users(self, encoded: Float[Tensor, "M D"], batch: Batch) -> LatentUsers:
+        """The latent users of a history, in the first view, which starts with the slowest decay."""
+        if not self.has_latent_users:
+            return super().latent_users(encoded, batch)
+        ownership = self.same_person.ownership(rows_of(encoded, batch.history))[:, 0].mT * batch.known[:, None, :]
+        weight = ownership.sum(dim=-1) + 1e-9  # an empty history gives equal weights
+        return LatentUsers(ownership, weight / weight.sum(dim=1, keepdim=True))
+
+    @torch.no_grad()
+    def refresh(self, known: Training) -> bool:
+        """Count the trends of newer events; all other parts keep what they learned."""
+        if not self.trends.recount(known, self.config.trending):
+            return False
+        # Training pushed the vectors of items without events away from every state: a new item starts as the mean.
+        new = torch.as_tensor(known.popularity > 0, device=self.bias.device) & (self.learned == 0)
+        self.items[new] = self.items[self.learned > 0].mean(dim=0)
+        return True
+
+    def fitted(self) -> dict[str, float]:
+        return self.trends.fitted() | self.memory.fitted()
+
+    @torch.no_grad()
+    def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
+        """Select the trends by validation MRR@20, then the balance of repeated and new items by NDCG@20.
+
+        MRR hardly distinguishes balances: it depends on the top of the list, and repeats matter below it as well.
+        """
+        self.memory.reset()  # an earlier calibration must not influence the choice of trends
+        self.trends.calibrate(self._scored_without_trends(validation), self.bias)
+        self.memory.calibrate(self._rank_inputs(validation))
+
+    def _scored_without_trends(self, validation: Callable[[], Iterator[Asked]]) -> Iterator[ScoredQueries]:
+        for asked in validation():
+            scores, _, repeats = self._score_parts(self.items, asked.batch)
+            scores.scatter_add_(1, repeats.items, repeats.added)
+            domain = asked.among or Domain("all", 0, scores.shape[1])
+            yield ScoredQueries(scores, asked.target, domain, asked.batch.moment)
+
+    def _rank_inputs(self, validation: Callable[[], Iterator[Asked]]) -> Iterator[RankInputs]:
+        for asked in validation():
+            scores, trends, repeats = self._score_parts(self.items, asked.batch)
+            scores.scatter_add_(1, *trends)
+            domain = asked.among or Domain("all", 0, scores.shape[1])
+            repeats, within = repeats.within(domain), scores[:, domain.start : domain.stop]
+            target = asked.target - domain.start
+            yield RankInputs.of(within, repeats.items, repeats.bonus, repeats.counts, target, SELECTION_CUTOFF)
+
+    def _score_parts(
+        self, encoded: Float[Tensor, "M D"], batch: Batch
+    ) -> tuple[Float[Tensor, "B M"], Bonus, RepeatBonus]:
+        """The scores of all items from state and transitions, and the bonuses of trends and of repeats."""
+        batch = newest_part(batch, self.config.max_length)
+        logs, known = self.read(encoded, batch.history), batch.length > 0
+        row, place = torch.arange(len(known), device=known.device), (batch.length - 1).clamp(min=0)
+        states = logs.states[row, place] * known[:, None]
+        queries = LogQueries.at(logs, row, place)
+        (columns, values), repeats = self.transition_bonus(queries), self.repeat_bonus(queries)
+        scores = torch.addmm(self.bias, states, encoded.T).scatter_add_(1, columns, values * known[:, None])
+        trends = self.trends(batch.moment, self.bias, len(known))
+        return scores, trends, replace(repeats, counts=repeats.counts & known[:, None])

@@ -1,0 +1,151 @@
+"""A bonus for every item of the history: when, how often and after which item it came.
+
+Shapes: B logs, T longest log, Q queries, M items, F features, H hidden width.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from lightgc2n.data.dataset import Domain
+from lightgc2n.layers.propagation import rows_of
+from lightgc2n.models.plus.repeat_calibration import NEUTRAL, RankInputs, best_balance
+from lightgc2n.models.plus.same_person import ages_between
+
+FEATURES = 11
+RECENT = 3  # the newest distinct items, which have a feature of their own
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Repeated items of logs; t is a place of a log, s is t or an earlier place."""
+
+    next_place: Int[Tensor, "B T"]  # the next place with the same item; T if there is none
+    count: Int[Tensor, "B T"]  # occurrences of the item up to this place
+    earlier: Int[Tensor, "B T"]  # occurrences of the item before this place
+    followed: Float[Tensor, "B T T"]  # how often the item of s came right after the item of t, before t
+
+    @classmethod
+    def of(cls, log: Int[Tensor, "B T"]) -> "Repeats":
+        places = log.shape[1]
+        same = log[:, :, None] == log[:, None, :]
+        age = ages_between(places, log.device)
+        later = torch.where(same & (age < 0), torch.arange(places, device=log.device), places)
+        before = (same & (age > 0)).float()  # [t, u]: u is before t and has its item
+        after = torch.cat(
+            [same[:, 1:].float(), same.new_zeros(len(log), 1, places).float()], dim=1
+        )  # [u, s]: place u + 1 has the item of s
+        return cls(later.amin(dim=-1), (same & (age >= 0)).sum(dim=-1), before.sum(dim=-1).long(), before @ after)
+
+
+@dataclass(frozen=True)
+class RepeatBonus:
+    """The log of each query, the bonus of its items, and the places that count: the newest place of each item."""
+
+    items: Int[Tensor, "Q T"]
+    bonus: Float[Tensor, "Q T"]
+    counts: Bool[Tensor, "Q T"]
+
+    @property
+    def added(self) -> Float[Tensor, "Q T"]:
+        """The bonus, 0 at places that do not count."""
+        return torch.where(self.counts, self.bonus, 0.0)
+
+    def within(self, domain: Domain) -> "RepeatBonus":
+        """The bonus of the items of a domain, numbered from the start of the domain."""
+        inside = self.counts & (self.items >= domain.start) & (self.items < domain.stop)
+        return RepeatBonus((self.items - domain.start).clamp(0, len(domain) - 1), self.bonus, inside)
+
+
+class RepeatMemory(nn.Module):
+    """The bonus: a small network on features of the earlier items, plus a learned tendency of each item to repeat.
+
+    Logs repeat more, or less, towards their end than in training. `balance`, calibrated on validation events, corrects
+    this at inference, not in training: it adds to the bonus and scales it, and its third number is the place among all
+    other items below which no earlier item falls; 0 sets no such limit.
+    """
+
+    balance: Float[Tensor, "3"]
+
+    def __init__(self, items: int, hidden: int) -> None:
+        super().__init__()
+        self.readiness = nn.Parameter(torch.zeros(items))
+        self.inner, self.outer = nn.Linear(FEATURES, hidden), nn.Linear(hidden, 1)
+        self.register_buffer("balance", torch.tensor(NEUTRAL))
+
+    @property
+    def place(self) -> int:
+        """The place below which no earlier item falls."""
+        return int(self.balance[2])
+
+    def forward(
+        self, log: Int[Tensor, "B T"], row: Int[Tensor, "Q"], place: Int[Tensor, "Q"], likeness: Float[Tensor, "Q T"]
+    ) -> RepeatBonus:
+        """The earlier items of each query and their bonus.
+
+        Args:
+            row: the log of each query.
+            place: the newest event of each query.
+            likeness: the probability that each event is of the person who acts now.
+        """
+        newest, features = describe(log, row, place, likeness)
+        items = log[row]
+        # Most places of short logs are padding, which is one item: a gradient that sorts would add them one by one.
+        readiness = rows_of(self.readiness[:, None], items).squeeze(-1)
+        bonus = self.outer(torch.relu(self.inner(features))).squeeze(-1) + readiness
+        if not self.training:
+            bonus = self.balance[0] + self.balance[1] * bonus
+        return RepeatBonus(items, bonus, newest)
+
+    def reset(self) -> None:
+        """Remove the calibration."""
+        self.balance.copy_(torch.tensor(NEUTRAL))
+
+    def calibrate(self, queries: Iterable[RankInputs]) -> None:
+        """Select the balance with the best NDCG on validation queries, which were scored without calibration."""
+        if parts := list(queries):
+            self.balance.copy_(torch.tensor(best_balance(RankInputs.joined(parts))))
+
+    def fitted(self) -> dict[str, float]:
+        return dict(zip(("added", "times", "place"), self.balance.tolist(), strict=True))
+
+
+class NoRepeatMemory(nn.Module):
+    """Ablation of `RepeatMemory`: earlier items have no bonus."""
+
+    place = 0
+
+    def forward(
+        self, log: Int[Tensor, "B T"], row: Int[Tensor, "Q"], place: Int[Tensor, "Q"], likeness: Float[Tensor, "Q T"]
+    ) -> RepeatBonus:
+        return RepeatBonus(log[row], torch.zeros_like(likeness), torch.zeros_like(likeness, dtype=torch.bool))
+
+    def reset(self) -> None:
+        """Nothing is calibrated."""
+
+    def calibrate(self, queries: Iterable[RankInputs]) -> None:
+        """Nothing is calibrated."""
+
+    def fitted(self) -> dict[str, float]:
+        return {}
+
+
+def describe(
+    log: Int[Tensor, "B T"], row: Int[Tensor, "Q"], place: Int[Tensor, "Q"], likeness: Float[Tensor, "Q T"]
+) -> tuple[Bool[Tensor, "Q T"], Float[Tensor, "Q T F"]]:
+    """The places that hold an item for the last time up to each query, and the features of the item there."""
+    repeats = Repeats.of(log)
+    places = torch.arange(log.shape[1], device=log.device)
+    newest = (places <= place[:, None]) & (repeats.next_place[row] > place[:, None])
+    order = newest.flip(-1).cumsum(dim=-1).flip(-1).clamp(min=1).float()  # 1 for the newest distinct item
+    age = (place[:, None] - places + 1).clamp(min=1).float()
+    count, length = repeats.count[row].float(), (place + 1).float()[:, None].expand_as(age)
+    followed, earlier = repeats.followed[row, place], repeats.earlier[row, place].float()[:, None]
+    features = (
+        age.log(), order.log(), count.log(), length.log(), (age == 1).float(), (order <= RECENT).float(),
+        followed.log1p(), followed / (earlier + 1), count / length, likeness, likeness * order.log(),
+    )  # fmt: skip
+    return newest, torch.stack(features, dim=-1)

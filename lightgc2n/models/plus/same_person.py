@@ -1,0 +1,105 @@
+"""Who acts now: learned subspaces assign events to latent users, and a state sums up the person who acts.
+
+Shapes: B logs, T longest log, A latent users, H views, D width.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import dropout, layer_norm, normalize
+
+SHARPNESS = 5.0  # initial inverse temperature of the softmax over latent users
+
+
+class SamePerson(nn.Module):
+    """The probability that two events are of the same latent user, in several views.
+
+    Each view has one direction per latent user; an event belongs to them by the softmax of its cosines.
+    """
+
+    has_latent_users = True
+
+    def __init__(self, views: int, latent_users: int, width: int) -> None:
+        super().__init__()
+        self.bases = nn.Parameter(torch.randn(views, latent_users, width))
+        self.sharpness = nn.Parameter(torch.zeros(views))
+
+    def ownership(self, events: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T A"]:
+        """The probability of each latent user for each event; the last axis sums to one."""
+        cosines = torch.einsum("btd,had->bhta", normalize(events, dim=-1), normalize(self.bases, dim=-1))
+        return torch.softmax(SHARPNESS * self.sharpness.exp()[:, None, None] * cosines, dim=-1)
+
+    def forward(self, events: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T T"]:
+        ownership = self.ownership(events)
+        return ownership @ ownership.mT
+
+
+class OnePerson(nn.Module):
+    """Ablation of `SamePerson`: all events are of one person."""
+
+    has_latent_users = False
+
+    def __init__(self, views: int) -> None:
+        super().__init__()
+        self.views = views
+
+    def ownership(self, events: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T 1"]:
+        return events.new_ones(len(events), self.views, events.shape[1], 1)
+
+    def forward(self, events: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T T"]:
+        logs, places = events.shape[:2]
+        return torch.ones(logs, self.views, places, places, device=events.device)
+
+
+class PersonState(nn.Module):
+    """The state of the person who acts now: a mean over their events, weighted by likeness and by age.
+
+    Each view has a learned weight for every age, and starts with its own rate of decay.
+    """
+
+    def __init__(self, width: int, views: int, longest: int, drop: float) -> None:
+        super().__init__()
+        self.drop, self.width, self.views = drop, width, views
+        rates = torch.linspace(0.1, 1.5, views)[:, None]
+        self.fading = nn.Parameter(-rates * torch.arange(1, longest + 1).log())  # [views, ages]
+        self.own, self.value = nn.Linear(width, width), nn.Linear(width, views * width, bias=False)
+        self.gather = nn.Linear(views * width, width)
+        self.inner, self.outer = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        nn.init.normal_(self.outer.weight, std=0.02)  # close to 0, so that the residual block starts near the identity
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, events: Float[Tensor, "B T D"], likeness: Float[Tensor, "B H T T"]) -> Float[Tensor, "B T D"]:
+        """The state after every event; it depends on no later event, so padding needs no mask."""
+        events = self._dropped(events)
+        logs, places = events.shape[:2]
+        values = self.value(events).view(logs, places, self.views, self.width).transpose(1, 2)
+        pooled = (self.weights(likeness) @ values).transpose(1, 2).flatten(2)
+        state = self.own(events) + self.gather(self._dropped(pooled))
+        hidden = self._dropped(torch.relu(self.inner(layer_norm(state, (self.width,)))))
+        return self.norm(state + self.outer(hidden))
+
+    def weights(self, likeness: Float[Tensor, "B H T T"]) -> Float[Tensor, "B H T T"]:
+        """The weight of each event and of each earlier one in the mean; sums to one."""
+        ages = ages_between(likeness.shape[-1], likeness.device)
+        faded = likeness * self.fading.exp()[:, ages.clamp(min=0)] * (ages >= 0)
+        return faded / faded.sum(dim=-1, keepdim=True)
+
+    def _dropped(self, vectors: Tensor) -> Tensor:
+        return dropout(vectors, self.drop, self.training)
+
+
+class NewestEventState(nn.Module):
+    """Ablation of `PersonState`: the state is a map of the newest event."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.own, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
+
+    def forward(self, events: Float[Tensor, "B T D"], likeness: Float[Tensor, "B H T T"]) -> Float[Tensor, "B T D"]:
+        return self.norm(self.own(events))
+
+
+def ages_between(places: int, device: torch.device) -> Int[Tensor, "T T"]:
+    """The age of the second place seen from the first, in events; negative for later places."""
+    place = torch.arange(places, device=device)
+    return place[:, None] - place

@@ -1,0 +1,141 @@
+"""Item transitions: a bonus for the items that most often followed the newest events in training.
+
+Shapes: Q queries, M items, K followers kept, L newest events, R reach in events.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lightgc2n.data.batches import TrainingBatch
+from lightgc2n.data.splits import Training
+from lightgc2n.graph.transition_pairs import transition_pairs
+
+INITIAL_SHRINKAGE, INITIAL_FLOOR = 20.0, 0.003
+
+
+@dataclass(frozen=True)
+class OwnTransitions:
+    """The transitions of a query's own log across its target: R items before the target and R from it on."""
+
+    before: Int[Tensor, "Q R"]  # the nearest first
+    before_known: Float[Tensor, "Q R"]  # 0 where the log starts later
+    after: Int[Tensor, "Q R"]  # the target first
+    after_known: Float[Tensor, "Q R"]  # 0 where the log ends earlier
+    weights: Float[Tensor, "R R"]  # what a transition from one of `before` to one of `after` counts
+
+    @classmethod
+    def around(cls, batch: TrainingBatch, at: Int[Tensor, "Q"], reach: int) -> "OwnTransitions":
+        """The transitions at the places `at` of whole logs, given as row * T + place; the target is the next item."""
+        width, near = batch.log.shape[1], torch.arange(reach, device=at.device)
+        place, row = (at % width)[:, None], (at - at % width)[:, None]
+        back, forward = place - near, place + near
+        before_known, after_known = back >= 0, forward < batch.seen.sum(dim=1)[at // width, None]
+        distance = near[:, None] + near + 1
+        return cls(
+            batch.log.flatten()[row + back.clamp(min=0)],
+            before_known.float(),
+            batch.next_item.flatten()[row + forward.clamp(max=width - 1)],
+            after_known.float(),
+            (distance <= reach) / distance,
+        )
+
+
+class Transitions(nn.Module):
+    """The bonus w_l · log(1 + share / floor_l) for each follower of the l-th newest event.
+
+    w_l depends linearly on the probability that the event is of the person who acts now.
+    """
+
+    columns: Int[Tensor, "M K"]  # the followers of each item; padding is item 0 with a count of 0
+    counts: Float[Tensor, "M K"]
+    leaving: Float[Tensor, "M"]  # how often an item was followed by any item
+
+    def __init__(
+        self,
+        columns: Int[Tensor, "M K"],
+        counts: Float[Tensor, "M K"],
+        leaving: Float[Tensor, "M"],
+        newest: int,
+        reach: int = 1,
+    ) -> None:
+        super().__init__()
+        self.reach = reach
+        for name, table in (("columns", columns), ("counts", counts), ("leaving", leaving)):
+            self.register_buffer(name, table)
+        self.weight = nn.Parameter(torch.tensor([0.5] + [0.1] * (newest - 1)))
+        self.person = nn.Parameter(torch.zeros(newest))
+        self.floor = nn.Parameter(torch.full((newest,), math.log(INITIAL_FLOOR)))
+        self.shrinking = nn.Parameter(torch.tensor(math.log(INITIAL_SHRINKAGE)))
+
+    def own_at(self, batch: TrainingBatch, at: Int[Tensor, "Q"]) -> OwnTransitions:
+        """The transitions of whole logs that training queries at the places `at` must not see."""
+        return OwnTransitions.around(batch, at, self.reach)
+
+    def forward(
+        self,
+        events: Int[Tensor, "Q L"],
+        likeness: Float[Tensor, "Q L"],
+        known: Float[Tensor, "Q L"],
+        own: OwnTransitions | None = None,
+    ) -> tuple[Int[Tensor, "Q C"], Float[Tensor, "Q C"]]:
+        """The followers of the newest events, and the bonus of each.
+
+        Args:
+            events: the newest events, the newest first.
+            likeness: the probability that each is of the person who acts now.
+            known: 0 for padding of a shorter log.
+            own: in training, the transitions of the query's own log, which are subtracted from the counts because a
+                test query has none of its own in them.
+        """
+        columns, counts, leaving = self.columns[events], self.counts[events], self.leaving[events]
+        if own is not None:
+            # Transitions that end at the target or pass over it have not happened yet at the time of the query.
+            future = (events[:, :, None] == own.before[:, None]) * own.before_known[:, None] @ own.weights  # [Q, L, R]
+            future = future * own.after_known[:, None]
+            real = counts > 0
+            for step in range(future.shape[-1]):
+                counts = counts - future[..., step, None] * ((columns == own.after[:, step, None, None]) & real)
+            leaving = leaving - future.sum(dim=-1)
+        share = counts / (leaving + self.shrinking.exp())[..., None]
+        weight = (self.weight + self.person * likeness) * known
+        bonus = weight[..., None] * torch.log1p(share / self.floor.exp()[:, None])
+        return columns.flatten(1).long(), bonus.flatten(1)
+
+
+def count_transitions(train: Training, kept: int, reach: int = 1) -> dict[str, Tensor]:
+    """The tables of `Transitions`; among equally frequent followers the lower item number is kept."""
+    before, after, weight = transition_pairs(train, reach)
+    leaving = np.bincount(before, weight, minlength=train.items).astype(np.float32)
+    pairs, place = np.unique(before * train.items + after, return_inverse=True)
+    times = np.bincount(place, weight)
+    before, after = pairs // train.items, pairs % train.items
+    order = np.lexsort((after, -times, before))
+    before, after, times = before[order], after[order], times[order]
+    rank = np.arange(len(before)) - np.searchsorted(before, before)
+    best = rank < kept
+    columns, counts = np.zeros((train.items, kept), np.int32), np.zeros((train.items, kept), np.float32)
+    columns[before[best], rank[best]] = after[best]
+    counts[before[best], rank[best]] = times[best]
+    tables = {"columns": columns, "counts": counts, "leaving": leaving}
+    return {name: torch.from_numpy(table) for name, table in tables.items()}
+
+
+class NoTransitions(nn.Module):
+    """Ablation of `Transitions`: no bonus for followers."""
+
+    def own_at(self, batch: TrainingBatch, at: Int[Tensor, "Q"]) -> None:
+        """No counts, so nothing to subtract."""
+
+    def forward(
+        self,
+        events: Int[Tensor, "Q L"],
+        likeness: Float[Tensor, "Q L"],
+        known: Float[Tensor, "Q L"],
+        own: OwnTransitions | None = None,
+    ) -> tuple[Int[Tensor, "Q L"], Float[Tensor, "Q L"]]:
+        return events, torch.zeros_like(likeness)

@@ -1,0 +1,1 @@
+"""The paper's eight experiments, its claims, and the report on them."""

@@ -1,0 +1,195 @@
+"""The claims of the paper's sections on RQ1 to RQ4 and of its appendix, paraphrased, each judged twice.
+
+`theirs` reads the numbers that the paper prints, `ours` our runs, by experiment; without runs there is no
+verdict. Accuracy is judged by MRR@20 under honest protocols, or under the published one where there are no others; the
+verdict says so.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lightgc2n.experiments.results import ResultGroup
+from lightgc2n.paper import cost_claims, published, setting_claims
+from lightgc2n.paper.comparisons import Comparison, comparisons
+from lightgc2n.paper.document import Verdict
+from lightgc2n.paper.findings import Finding, measured, only_drawn, printed
+
+Comparisons = Mapping[str, Sequence[Comparison]]  # by experiment
+MODEL = [("lightgc2n",)]
+MOSTLY = 0.75  # the share of comparisons that "typically" requires
+VARIANTS = {name: f"lightgc2n-wo-{name.lower()}" for name in published.VARIANTS}
+MENTIONED = frozenset({*VARIANTS.values(), *(name for names in published.IN_THE_ZOO.values() for name in names)})
+ONE_PERSON = 0.5  # the least ARI at which a latent user counts as a person
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The agreement (ARI) of a model's latent users with the people who are known to share accounts."""
+
+    dataset: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper, its place, and how to judge it."""
+
+    text: str
+    place: str
+    theirs: Callable[[], Finding]
+    ours: Callable[[Comparisons, Sequence[Agreement]], Finding]
+
+
+def judge(results: Mapping[str, Sequence[ResultGroup]], people: Sequence[Agreement] = ()) -> tuple[Verdict, ...]:
+    """A verdict for each claim.
+
+    Args:
+        results: the results of each experiment.
+        people: the agreement of latent users with known people.
+    """
+    compared = {name: comparisons(groups, MENTIONED) for name, groups in results.items()}
+    verdicts = []
+    for claim in CLAIMS:
+        theirs, ours = claim.theirs(), claim.ours(compared, people)
+        verdicts.append(Verdict(claim.text, claim.place, theirs.holding, theirs.why, ours.holding, ours.why))
+    return tuple(verdicts)
+
+
+def _zoo(names: Sequence[str]) -> list[tuple[str, ...]]:
+    return [published.IN_THE_ZOO[name] for name in names]
+
+
+def _ranking(text: str, winners: Sequence[str], losers: Sequence[str], share: float = 1.0) -> Claim:
+    return Claim(
+        text,
+        "RQ2, Table 1",
+        lambda: printed(published.table1(), winners, losers, share),
+        lambda results, people: measured(results.get("table1", ()), _zoo(winners), _zoo(losers), share),
+    )
+
+
+def _part(text: str, variant: str) -> Claim:
+    return Claim(
+        text,
+        "RQ3, Table 2",
+        lambda: printed(published.table2(), [published.OURS], [variant]),
+        lambda results, people: measured(results.get("ablation", ()), MODEL, [(VARIANTS[variant],)]),
+    )
+
+
+def _drawn(text: str, place: str, ours: Callable[[Sequence[Comparison]], Finding], experiment: str) -> Claim:
+    figure = place.partition(", ")[2]
+    return Claim(text, place, lambda: only_drawn(figure), lambda results, people: ours(results.get(experiment, ())))
+
+
+def _one_person_each(results: Comparisons, people: Sequence[Agreement]) -> Finding:
+    """Whether latent users are the people who are known to share the accounts."""
+    if not people:
+        return Finding("cannot be told", "Real logs do not say who watched, and no run on accounts with known people.")
+    texts = [f"{one.dataset} {one.value:.2f} (95 %: {one.low:.2f} to {one.high:.2f})" for one in people]
+    why = f"Agreement with the people (ARI; 1 identical, 0 chance): {', '.join(texts)}; {ONE_PERSON} is required."
+    if all(one.low >= ONE_PERSON for one in people):
+        return Finding("holds", why)
+    return Finding("does not hold" if any(one.high < ONE_PERSON for one in people) else "cannot be told", why)
+
+
+CLAIMS = (
+    _ranking("LightGC²N is the most accurate of all ten models, on every dataset.", ["LightGC2N"], published.BASELINES),
+    _ranking("It is more accurate than the other shared-account models.", ["LightGC2N"], published.SHARED),
+    _ranking("It is more accurate than the other graph-based ones.", ["LightGC2N"], published.GRAPH_SHARED),
+    _ranking(
+        "Shared-account models are typically, in three of four comparisons, more accurate than all others.",
+        [*published.SHARED, "LightGC2N"],
+        [*published.TRADITIONAL, *published.SEQUENTIAL],
+        MOSTLY,
+    ),
+    _ranking("Sequential models are more accurate than traditional ones.", published.SEQUENTIAL, published.TRADITIONAL),
+    _drawn(
+        "LightGC²N trains faster than the other shared-account models, at every share of the data.",
+        "RQ1, Figure 3 a, b",
+        lambda results: cost_claims.faster(results, _zoo(published.SHARED)),
+        "efficiency",
+    ),
+    Claim(
+        "It needs fewer parameters than the other shared-account models.",
+        "RQ1, Figure 3 c, d",
+        lambda: only_drawn("Figure 3 c, d"),
+        lambda results, people: cost_claims.fewer_parameters(
+            results.get("efficiency", ()), _zoo(published.SHARED), results.get("table1", ())
+        ),
+    ),
+    Claim(
+        "Its cost grows linearly with the data.",
+        "Method; RQ1",
+        lambda: Finding("cannot be told", "Argued by a formula for two of its parts; no time is printed."),
+        lambda results, people: cost_claims.linear_time(results.get("efficiency", ())),
+    ),
+    _part("The capsule convolution helps: a plain graph convolution in its place is less accurate.", "C"),
+    _part("The parts together help: without all of them the model is less accurate.", "A"),
+    _part("Linear attention helps: a point-wise convolution in its place is less accurate.", "LA"),
+    _part("Dynamic routing helps: without it the model is less accurate.", "DR"),
+    _part("Subspace alignment helps: without it the model is less accurate.", "S"),
+    _part("The contrastive loss helps: without it the model is less accurate.", "CL"),
+    _drawn(
+        "The best number of latent users (α) differs from dataset to dataset.",
+        "RQ4, Figure 4 a, b",
+        lambda results: setting_claims.differs_by_dataset(results, "latent_users"),
+        "hyperparameters",
+    ),
+    _drawn(
+        "Temperature (β) and weight (γ) of the contrast are best at 0.8 or 0.9.",
+        "RQ4, Figure 4 c, d",
+        lambda results: setting_claims.best_lies_in(results, ("temperature", "contrast_weight"), {0.8, 0.9}),
+        "hyperparameters",
+    ),
+    Claim(
+        "The contrast pays only where β and γ are well chosen.",
+        "RQ4, Figure 4 c, d",
+        lambda: only_drawn("Figure 4 c, d"),
+        lambda results, people: setting_claims.helps_only_at_some(
+            results.get("hyperparameters", ()),
+            results.get("ablation", ()),
+            ("temperature", "contrast_weight"),
+            VARIANTS["CL"],
+        ),
+    ),
+    Claim(
+        "Each subspace base stands for one latent user of an account.",
+        "A5",
+        lambda: Finding("cannot be told", "Argued in words; no test against known people is printed."),
+        _one_person_each,
+    ),
+    _drawn(
+        "Its training time grows less with the data than that of its variants without capsules, alignment or all.",
+        "A6, Figure 5 a, b",
+        lambda results: cost_claims.steadier(results, [VARIANTS[name] for name in ("C", "S", "A")]),
+        "ablation-efficiency",
+    ),
+    _drawn(
+        "Taking out the capsules or the alignment changes the number of parameters little.",
+        "A6, Figure 5 c, d",
+        lambda results: cost_claims.little_change(results, [VARIANTS[name] for name in ("C", "S")]),
+        "ablation-efficiency",
+    ),
+    _drawn(
+        "Two graph layers (L = 2) are best.",
+        "A7, Figure 6 a, b",
+        lambda results: setting_claims.best_lies_in(results, ("layers",), {2.0}),
+        "layers",
+    ),
+    _drawn(
+        "With more than two layers accuracy falls.",
+        "A7, Figure 6 a, b",
+        lambda results: setting_claims.declines_after(results, "layers", 2.0),
+        "layers",
+    ),
+    _drawn("Time and parameters grow with every layer.", "A7, Figure 6 c, d", cost_claims.grows_with_layers, "layers"),
+    _drawn(
+        "They grow faster and faster with the number of layers.",
+        "A7, Figure 6 c, d",
+        cost_claims.accelerates_with_layers,
+        "layers",
+    ),
+)

@@ -1,0 +1,161 @@
+"""An experiment as one archive for a machine that has torch and little else, and its results as another.
+
+A pack holds data/DATASET, NAME/plan.toml and NAME/experiment.json of each experiment, and the source of this package.
+Results hold the run folders: of a finished run the files that a report reads, of an unfinished one all it resumes from.
+"""
+
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from lightgc2n.data.files import claim_folder, new_file, sha256
+from lightgc2n.errors import DataError, OutputError
+from lightgc2n.experiments.save_results import RANKS, RESULTS
+from lightgc2n.paper.catalogue import EXPERIMENTS
+from lightgc2n.paper.experiment_plan import Setup
+from lightgc2n.paper.experiment_results import EXPERIMENT, read_experiment
+from lightgc2n.paper.experiment_runner import (
+    DATA,
+    PLAN,
+    Pace,
+    State,
+    claim_experiments,
+    merge_requests,
+    prepare,
+    run_plans,
+)
+from lightgc2n.progress import say
+from lightgc2n.training.epoch_log import BOARD, METRICS, epochs_of
+from lightgc2n.training.runs import RUN, read_run, refuse_foreign_run
+
+SOURCE = Path(__file__).parents[1]
+OF_A_FINISHED_RUN = (RUN, RESULTS, RANKS, METRICS)
+PACKED = "pack.sha256"  # the checksum of the pack that a work folder was made from
+
+
+def pack(names: list[str], setup: Setup, command: str, archive: Path, force: bool = False) -> State:
+    """Writes plans, datasets and this package to one archive."""
+    data = {source.name: f"../{DATA}/{source.name}" for source in setup.sources}
+    with new_file(archive, force) as temporary, tempfile.TemporaryDirectory() as folder:
+        state = prepare(names, setup, Path(folder), command, data)
+        with tarfile.open(temporary, "w:gz", compresslevel=6) as tar:
+            for name in (name for name in names if name not in state.skipped):
+                tar.add(Path(folder) / name, name)
+            for source in setup.sources:
+                tar.add(source.folder.resolve(), f"{DATA}/{source.name}")
+            for path in sorted(SOURCE.rglob("*.py")):
+                tar.add(path, Path(SOURCE.name) / path.relative_to(SOURCE))
+    return state
+
+
+def run_pack(archive: Path, results: Path, pace: Pace) -> State:
+    """Runs the plans of a pack in a folder beside `results`, then writes `results`; existing results resume."""
+    work = results.with_name(f"{results.name}.work")
+    _refuse_other_archive(archive, results)
+    _open(archive, results, work)
+    state = State()
+    names = [name for name in EXPERIMENTS if (work / name / PLAN).is_file()]
+    try:
+        run_plans(names, work, state, pace)
+    finally:
+        _collect(work, names, results)
+    return state
+
+
+def _refuse_other_archive(archive: Path, results: Path) -> None:
+    """Raise an error when the results would replace the pack, or a file that holds no results of experiments."""
+    if not results.exists():
+        return
+    if archive.exists() and results.samefile(archive):
+        raise OutputError(f"{results} is the pack itself. Choose another --out.")
+    try:
+        with tarfile.open(results, "r:gz") as tar:
+            ours = any(name.endswith(f"/{EXPERIMENT}") and name.split("/")[0] in EXPERIMENTS for name in tar.getnames())
+    except (tarfile.TarError, EOFError, OSError):
+        ours = False
+    if not ours:
+        raise OutputError(f"{results} exists already and holds no results of experiments. Choose another --out.")
+
+
+def unpack(results: Path, out: Path) -> list[str]:
+    """Copies the run folders of results to OUT/NAME and returns the experiments; finished runs there are kept."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        _extract(results, folder)
+        names = [name for name in EXPERIMENTS if (folder / name / EXPERIMENT).is_file()]
+        if not names:
+            raise DataError(f"{results}: holds no results of an experiment. Make them with: experiment --run PACK.")
+        claim_experiments(out, names)
+        for name in names:
+            merge_requests(out / name, name, read_experiment(folder / name))
+            for path in sorted((folder / name).iterdir()):
+                if path.is_dir() and _is_newer(path, out / name / path.name):
+                    _copy_run(path, out / name / path.name)
+    return names
+
+
+def _is_newer(run: Path, to: Path) -> bool:
+    """Return whether a run of the archive goes beyond the one at `to`; one on other data never replaces it."""
+    if not (to / RUN).is_file() or not (run / RUN).is_file():
+        return not (to / RESULTS).is_file()
+    if (to / RESULTS).is_file() or read_run(run)["data"]["checksum"] != read_run(to)["data"]["checksum"]:
+        return False
+    return (run / RESULTS).is_file() or epochs_of(run) > epochs_of(to)
+
+
+def _copy_run(run: Path, to: Path) -> None:
+    """Copies a run, its results last: a run with results is finished."""
+    if (run / RUN).is_file():  # not the folder of logs
+        refuse_foreign_run(to)
+    shutil.copytree(run, to, dirs_exist_ok=True, ignore=shutil.ignore_patterns(RESULTS))
+    if (run / RESULTS).is_file():
+        with new_file(to / RESULTS) as temporary:
+            shutil.copy2(run / RESULTS, temporary)
+
+
+def _open(archive: Path, results: Path, work: Path) -> None:
+    """Extracts the pack into the work folder, then the results of an earlier call."""
+    if not archive.is_file():
+        raise DataError(
+            f"{archive}: no such file. Make one with: lightgc2n experiment NAME --data DIR --pack {archive}"
+        )
+    checksum = sha256(archive)
+    if (work / PACKED).is_file():
+        if (work / PACKED).read_text(encoding="ascii") != checksum:
+            raise OutputError(f"{work} was made from another pack. Choose another --out, or remove it.")
+        return
+    claim_folder(work, "a pack")
+    _extract(archive, work)
+    if results.is_file():
+        say(f"resuming from {results}")
+        _extract(results, work)
+    (work / PACKED).write_text(checksum, encoding="ascii")
+
+
+def _extract(archive: Path, folder: Path) -> None:
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            tar.extractall(folder, filter="data")
+    except FileNotFoundError:
+        raise DataError(f"{archive}: no such file.") from None
+    except (tarfile.TarError, EOFError, OSError) as problem:
+        raise DataError(f"{archive}: not an archive of this program, or damaged: {problem}.") from None
+
+
+def _collect(work: Path, names: list[str], results: Path) -> None:
+    with new_file(results, force=True) as temporary, tarfile.open(temporary, "w:gz", compresslevel=6) as tar:
+        for name in names:
+            for path in _worth_keeping(work / name):
+                tar.add(path, path.relative_to(work))
+
+
+def _worth_keeping(folder: Path) -> Iterator[Path]:
+    """The files that a report or the next call reads."""
+    for path in sorted(folder.rglob("*")):
+        run = folder / path.relative_to(folder).parts[0]
+        finished = run.is_dir() and (run / RESULTS).is_file()
+        hidden = BOARD in path.parts or path.name.startswith(".")
+        if path.is_file() and not hidden and (not finished or path.name in OF_A_FINISHED_RUN):
+            yield path

@@ -1,0 +1,64 @@
+"""The results of one experiment: the requests in its experiment.json, and its run folders."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightgc2n.errors import DataError
+from lightgc2n.experiments.results import ResultGroup
+from lightgc2n.experiments.run_index import Unfinished, read_runs, unfinished_run
+
+EXPERIMENT = "experiment.json"
+
+
+@dataclass(frozen=True)
+class ExperimentResults:
+    """The finished and missing runs of an experiment."""
+
+    name: str
+    groups: tuple[ResultGroup, ...]
+    missing: tuple[Unfinished, ...]
+    requests: Mapping[str, Mapping[str, Any]]  # dataset -> its commands, and the settings file of each run
+
+    def command(self, groups: Sequence[ResultGroup]) -> str:
+        """All commands that ran on the datasets of these groups."""
+        return " && ".join(self.commands(dict.fromkeys(group.first.dataset_folder for group in groups)))
+
+    def commands(self, datasets: Iterable[str]) -> list[str]:
+        """The commands that ran on these datasets, each once."""
+        known = [self.requests[name] for name in datasets if name in self.requests]
+        return list(dict.fromkeys(str(command) for request in known for command in request["commands"]))
+
+    def settings_file(self, group: ResultGroup) -> str:
+        """The file with a run's settings; empty where they are the model's defaults."""
+        request = self.requests.get(group.first.dataset_folder, {"runs": {}})
+        return str(request["runs"].get(group.first.name, ""))
+
+
+def read_experiment(folder: Path) -> dict[str, Any]:
+    """The description of the experiment in `folder`."""
+    try:
+        described = dict(json.loads((folder / EXPERIMENT).read_text(encoding="utf-8")))
+        for request in described["asked"].values():
+            request.setdefault("commands", [request.pop("command")] if "command" in request else [])  # old format
+            request.setdefault("runs", {})
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        raise DataError(f"{folder}: not an experiment (no {EXPERIMENT}). Run: lightgc2n experiment NAME ...") from None
+    return described
+
+
+def read_experiment_results(folder: Path) -> ExperimentResults:
+    """The results of the experiment in `folder`, in the order of its plans."""
+    described = read_experiment(folder)
+    requests: dict[str, dict[str, Any]] = described["asked"]
+    dataset_of = {name: dataset for dataset, request in requests.items() for name in request["runs"]}
+    index = read_runs(folder, list(dataset_of))
+    there = {group.first.name for group in index.groups} | {run.name for run in index.unfinished}
+    absent = [
+        unfinished_run(folder, f"{name}-seed0", name, dataset)
+        for name, dataset in dataset_of.items()
+        if name not in there
+    ]
+    return ExperimentResults(described["experiment"], index.groups, (*index.unfinished, *absent), requests)

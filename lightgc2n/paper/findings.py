@@ -1,0 +1,164 @@
+"""How comparisons become a verdict: by the paper's printed numbers, and by the test accounts of our runs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import ceil
+
+from lightgc2n.experiments.results import METRICS
+from lightgc2n.metrics.paired_tests import Difference, decided
+from lightgc2n.paper.arithmetic import Scores, impossible
+from lightgc2n.paper.comparisons import Comparison
+from lightgc2n.paper.document import Holding
+
+Cells = Mapping[tuple[str, str], Scores]  # (dataset, model) -> metrics
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A verdict and its reason."""
+
+    holding: Holding
+    why: str
+
+
+def settle(wins: int, losses: int, total: int, share: float = 1.0) -> Holding:
+    """What `wins` and `losses` of `total` comparisons say; the others are undecided.
+
+    Args:
+        share: of the comparisons that must be won for the claim to hold.
+    """
+    if total == 0:
+        return "cannot be told"
+    if wins >= share * total:
+        return "holds"
+    return "does not hold" if total - losses < share * total else "cannot be told"
+
+
+ONLY_PUBLISHED = "No honest run: judged by the published protocol alone."
+NO_RUNS = Finding("cannot be told", "No such runs.")
+
+
+def tallied(signs: Sequence[int], why: str, missing: int = 0) -> Finding:
+    """The finding of comparisons that are for the claim (1), against it (-1), undecided (0) or missing."""
+    wins, losses, total = signs.count(1), signs.count(-1), len(signs) + missing
+    return Finding(settle(wins, losses, total), f"{counted(wins, losses, total)}. {why}.")
+
+
+def _enough(total: int, share: float) -> str:
+    """How many comparisons are enough, for a claim that does not need all."""
+    return "" if share == 1 else f"; {ceil(share * total)} are enough"
+
+
+def counted(wins: int, losses: int, total: int) -> str:
+    """How many of the comparisons are for a claim, against it, and undecided."""
+    left = total - wins - losses
+    against = f", {losses} clearly against it" if losses else ""
+    plural = "comparison" if total == 1 else "comparisons"
+    return f"{wins} of {total} {plural} clearly for it{against}{f', {left} undecided' if left else ''}"
+
+
+def only_drawn(figure: str) -> Finding:
+    """The finding for a claim that the paper shows as a picture alone."""
+    return Finding("cannot be told", f"{figure} shows it without printing a number.")
+
+
+def printed(cells: Cells, winners: Sequence[str], losers: Sequence[str], share: float = 1.0) -> Finding:
+    """Whether each of `winners` is printed above each of `losers`, on every dataset by every metric."""
+    datasets = list(dict.fromkeys(dataset for dataset, _ in cells))
+    pairs = list(product(datasets, winners, losers, METRICS))
+    won = [cells[data, winner][metric] > cells[data, loser][metric] for data, winner, loser, metric in pairs]
+    holding = settle(sum(won), len(won) - sum(won), len(won), share)
+    why = f"{sum(won)} of {len(won)} printed comparisons agree{_enough(len(won), share)}."
+    if not all(won):
+        why += f" Against it, for example: {_counterexample(cells, pairs, won)}."
+    return Finding(holding, why + _doubt(cells, datasets, [*winners, *losers]))
+
+
+def _counterexample(cells: Cells, pairs: Sequence[tuple[str, str, str, str]], won: Sequence[bool]) -> str:
+    """The comparison with the largest loss."""
+    lost = [pair for pair, is_won in zip(pairs, won, strict=True) if not is_won]
+    gaps = [cells[data, loser][metric] - cells[data, winner][metric] for data, winner, loser, metric in lost]
+    data, winner, loser, metric = lost[gaps.index(max(gaps))]
+    return f"{metric} on {data}, {winner} {cells[data, winner][metric]:.2f}, {loser} {cells[data, loser][metric]:.2f}"
+
+
+def _doubt(cells: Cells, datasets: Sequence[str], models: Sequence[str]) -> str:
+    concerned = {(data, model): cells[data, model] for data, model in product(datasets, models)}
+    count = len(impossible(concerned))
+    return f" {count} of the {len(concerned)} entries used break arithmetic (marked below)." if count else ""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Comparisons under one kind of protocol, the outcome of each, and those that are missing."""
+
+    differences: tuple[Difference, ...]
+    signs: tuple[int, ...]
+    missing: tuple[str, ...] = ()
+    unmade: int = 0  # comparisons with what is missing
+
+    @property
+    def total(self) -> int:
+        return len(self.signs) + self.unmade
+
+    def holding(self, share: float = 1.0) -> Holding:
+        return settle(self.signs.count(1), self.signs.count(-1), self.total, share)
+
+    def counts(self) -> str:
+        return counted(self.signs.count(1), self.signs.count(-1), self.total)
+
+    def deciding(self) -> Difference | None:
+        """The comparison that is least in favour of the claim."""
+        return min(self.differences, key=lambda one: one.high, default=None)
+
+
+def gather(questions: Sequence[tuple[Comparison, Sequence[str], Sequence[str]]]) -> Evidence:
+    """Every run of a winner against every run of a loser, each named as in the zoo."""
+    differences, missing, unmade = [], [], 0
+    for compared, winners, losers in questions:
+        missing += [f"{name} on {compared.dataset}" for name in (*winners, *losers) if not compared.of_models([name])]
+        for winner, loser in product(winners, losers):
+            pairs = list(product(compared.of_models([winner]), compared.of_models([loser])))
+            differences += [compared.difference(first, second) for first, second in pairs]
+            unmade += not pairs
+    return Evidence(tuple(differences), tuple(decided(differences)), tuple(missing), unmade)
+
+
+def measured(
+    every: Sequence[Comparison], winners: Sequence[Sequence[str]], losers: Sequence[Sequence[str]], share: float = 1.0
+) -> Finding:
+    """Whether the runs of `winners` are above those of `losers`.
+
+    Args:
+        winners: models of the paper, each by its names in the zoo; one of them is enough.
+        losers: likewise.
+    """
+    questions = [
+        (compared, _present(compared, winners), _present(compared, losers))
+        for compared in every
+        if any(map(compared.of_models, winners)) and any(map(compared.of_models, losers))
+    ]
+    honest = gather([question for question in questions if question[0].honest])
+    leaking = gather([question for question in questions if not question[0].honest])
+    decisive = honest if honest.total else leaking
+    if not decisive.differences:
+        return NO_RUNS
+    return Finding(decisive.holding(share), " ".join(_reasons(honest, leaking, share)))
+
+
+def _present(compared: Comparison, models: Sequence[Sequence[str]]) -> list[str]:
+    """The names in the zoo that have runs; the first name of a model where none has."""
+    chosen = [[name for name in names if compared.of_models([name])] or [names[0]] for names in models]
+    return [name for names in chosen for name in names]
+
+
+def _reasons(honest: Evidence, leaking: Evidence, share: float) -> Iterator[str]:
+    decisive = honest if honest.differences else leaking
+    yield f"{decisive.counts()}{_enough(decisive.total, share)}. Least in favour: {decisive.deciding()}."
+    if decisive.missing:
+        yield f"Missing: {', '.join(decisive.missing)}."
+    if not honest.differences:
+        yield ONLY_PUBLISHED
+    elif leaking.differences:
+        yield f"By the published protocol: {leaking.counts()}."

@@ -1,0 +1,163 @@
+"""What each file of a bundle holds: the one place that declares it.
+
+The JSON files by their fields, the safetensors files by their tables, the graph by its inputs and outputs. What is not
+declared here is not read. A length that is written as a name is the same wherever that name stands.
+"""
+
+from typing import Any
+
+from lightgc2n.errors import DataError
+from lightgc2n.people.clustering import MOST_PEOPLE
+from lightgc2n.people.counting import FEATURES, OF_EVIDENCE
+from lightgc2n.recommending.checks import (
+    AGAIN,
+    BYTES,
+    COUNTS,
+    FLOATS,
+    Fields,
+    Flag,
+    ListOf,
+    Number,
+    OrNull,
+    Shown,
+    Table,
+    Text,
+    Whole,
+    need,
+)
+from lightgc2n.recommending.times import EARLIEST, LATEST
+
+MOST_ITEMS, MOST_EVENTS = 2**31 - 1, 2**53
+INFINITE = float("inf")
+ITEM_COUNT = Whole(1, MOST_ITEMS)
+
+DOMAIN = Fields({"name": Text(shortest=0), "start": Whole(0, MOST_ITEMS), "stop": ITEM_COUNT}, {})
+CONFIG_FIELDS = Fields(
+    {
+        "model": Text(),
+        "items": ITEM_COUNT,
+        "latent_users": Whole(0, 10_000),
+        "item_table": Text(),
+        "account_width": Whole(0, 2**20),
+        "data": Fields({"name": Text(shortest=0), "domains": ListOf(DOMAIN, at_least=1)}, {}),
+    },
+    {"settings": Shown(), "metrics": Shown(), "split": Shown(), "versions": Shown(), "int8": Flag(), "people": Flag()},
+)
+SERVER_FIELDS = Fields({"device": Text(64, 64), "accounts": Whole(0, MOST_ITEMS)}, {})
+FINDER_FIELDS = Fields({"gap": OrNull(Whole(0, LATEST)), "prior": Number(-50, 50), "caution": Number()}, {})
+
+WEIGHT_KINDS = (*FLOATS, *COUNTS, "I8", "I16", "I32", "I64", "BOOL")
+WEIGHT = Table(WEIGHT_KINDS, None)  # any other table that the graph looks up; the bounds are those of its floats
+ITEM_TABLE = Table(("F32", *BYTES), ("items", "item width"))
+WEIGHT_TABLES = {
+    "popularity": Table(COUNTS, ("items",), low=0, high=MOST_EVENTS),
+    "followers.kept": Table(("U8", "I32"), ("items + 1",), low=0, high=MOST_ITEMS),
+    "followers.columns": Table(("U16", "I32"), ("pairs",), low=0, high=MOST_ITEMS),
+    "followers.counts": Table(("F32",), ("pairs",), low=0),
+    "followers.lower": Table(("U8", "U16", "U32"), ("pairs",), low=0, high=2**32),
+    "followers.bytes": Table(BYTES, ("pairs",), low=0, high=255),
+    "followers.values": Table(("F32",), ("codes",), low=0),
+}
+
+HISTORY_TABLES = {
+    "offsets": Table(("I64",), ("accounts + 1",), low=0, high=MOST_EVENTS),
+    "events": Table(("I32",), ("events",), low=0, high=MOST_ITEMS),
+    "times": Table(("I64",), ("events",), low=EARLIEST, high=LATEST, optional=True),
+    "held_offsets": Table(("I64",), ("accounts + 1",), low=0, high=MOST_EVENTS, optional=True),
+    "held_items": Table(("I32",), ("held",), low=0, high=MOST_ITEMS, optional=True),
+}
+VECTOR_TABLES = {"account": Table(("F32",), ("accounts", "account width"))}
+
+
+def item_tables(tables: int | str, bytes_and_scales: bool, timed: bool) -> dict[str, Table]:
+    """What describes items where people are found.
+
+    Args:
+        tables: how many there are.
+        bytes_and_scales: schema 2 kept a vector as bytes, with a scale for each row.
+        timed: whether the logs had times.
+    """
+    found = {
+        "tables.vectors": Table(BYTES if bytes_and_scales else ("F32", *BYTES), (tables, "items", "taste")),
+        "tables.events": Table(COUNTS, (tables, "items"), low=0, high=MOST_EVENTS),
+    }
+    if bytes_and_scales:
+        found["tables.scales"] = Table(FLOATS, (tables, "items"), low=0)
+    if timed:
+        found["tables.first"] = Table(FLOATS, (tables, "items"), high=INFINITE)  # infinite: never seen
+        found["tables.middle"] = Table(FLOATS, (tables, "items"))
+    return found
+
+
+def finder_tables(timed: bool) -> dict[str, Table]:
+    """What else people are found by.
+
+    A session has 2 traits, and 8 more where there are times; a pair has three numbers for each trait and 3 more, and
+    with times 2 more. A spread is infinite where nothing was learned.
+    """
+    traits = 10 if timed else 2
+    pair = 3 * traits + (5 if timed else 3)
+    return {
+        "traits.centre": Table(FLOATS, (traits,)),
+        "traits.spread": Table(FLOATS, (traits,), low=1e-10),
+        "contrast.centre": Table(FLOATS, (pair,)),
+        "contrast.spread": Table(FLOATS, (pair,), low=1e-10, high=INFINITE),
+        "contrast.inward": Table(FLOATS, (pair, "hidden")),
+        "contrast.threshold": Table(FLOATS, ("hidden",)),
+        "contrast.outward": Table(FLOATS, ("hidden",)),
+        "contrast.straight": Table(FLOATS, (pair,)),
+        "contrast.constant": Table(FLOATS, (1,)),
+        "count.centre": Table(FLOATS, ("features",)),
+        "count.spread": Table(FLOATS, ("features",), low=1e-10, high=INFINITE),
+        "count.weights": Table(FLOATS, ("2 features + 1", MOST_PEOPLE)),
+    }
+
+
+FOLD = Table(COUNTS, ("accounts",), low=0)
+COUNTED_BY = (OF_EVIDENCE, FEATURES)  # earlier versions counted by the evidence alone
+
+# The inputs and outputs of the graph: type, and the length of each axis; "any" is free, others are as in the config.
+LONG, FLOAT = "tensor(int64)", "tensor(float)"
+INPUTS = {"history": (LONG, ("any", "any")), "handicap": (FLOAT, ("any", "items")), "k": (LONG, (1,))}
+OPTIONAL_INPUTS = {"account": (FLOAT, ("any", "account_width")), "held": (LONG, ("any", "any"))}
+OUTPUTS = {
+    "best_scores": (FLOAT, ("any", "any")),
+    "best_items": (LONG, ("any", "any")),
+    "scores": (FLOAT, ("any", "items")),
+}
+USER_OUTPUTS = {"ownership": (FLOAT, ("any", "latent_users", "any")), "weights": (FLOAT, ("any", "latent_users"))}
+
+
+def check_config(config: dict[str, Any], where: str) -> None:
+    """Checks `config.json`."""
+    CONFIG_FIELDS.check(config, f"{where}: ")
+    stop = 0
+    for place, domain in enumerate(config["data"]["domains"]):
+        at = f"{where}: data.domains[{place}]"
+        need(domain["start"] == stop < domain["stop"], at, f"items from {stop:,} on", domain)
+        stop = domain["stop"]
+    need(stop == config["items"], f"{where}: data.domains", f"{config['items']:,} items in all", stop)
+
+
+def check_graph(session: Any, config: dict[str, Any], where: str) -> None:
+    """Checks the names, types and shapes of all inputs and outputs."""
+    inputs = {one.name: one for one in session.get_inputs()}
+    outputs = {one.name: one for one in session.get_outputs()}
+    for name in inputs.keys() - INPUTS.keys() - OPTIONAL_INPUTS.keys():
+        raise DataError(f"{where}: input {name!r} is not among {', '.join((*INPUTS, *OPTIONAL_INPUTS))}. {AGAIN}")
+    optional = {name: facts for name, facts in OPTIONAL_INPUTS.items() if name in inputs}
+    wanted = OUTPUTS | (USER_OUTPUTS if config["latent_users"] else {})
+    for kind, declared, found in (("input", INPUTS | optional, inputs), ("output", wanted, outputs)):
+        for name, (number, shape) in declared.items():
+            at = f"{where}: {kind} {name}"
+            need(name in found, at, number, "nothing")
+            need(found[name].type == number, at, number, found[name].type)
+            lengths = tuple(config.get(one, one) if isinstance(one, str) else one for one in shape)
+            need(_fits(found[name].shape, lengths), at, f"shape {list(lengths)}", found[name].shape)
+
+
+def _fits(found: list[Any], wanted: tuple[Any, ...]) -> bool:
+    """Whether each axis is free, or has the one length it may have."""
+    return len(found) == len(wanted) and all(
+        not isinstance(length, int) or length == one for length, one in zip(found, wanted, strict=True)
+    )

@@ -1,0 +1,207 @@
+"""One run from data to trained weights, and its test."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lightgc2n import zoo
+from lightgc2n.data.batches import Batch
+from lightgc2n.data.dataset import Dataset, Domain, load_dataset, verify_dataset
+from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
+from lightgc2n.errors import DataError
+from lightgc2n.metrics.ranking import SELECTION_CUTOFF, Floats, reciprocal_rank
+from lightgc2n.metrics.ranks import Scorer, asked_in_domains, ranks_in_domains
+from lightgc2n.models.contract import Model
+from lightgc2n.progress import say
+from lightgc2n.training.checkpoints import Progress
+from lightgc2n.training.estimate import estimate
+from lightgc2n.training.loop import LAST, train
+from lightgc2n.training.runs import (
+    RunPlan,
+    epochs_before,
+    load_run,
+    plan_of,
+    refuse_other_data,
+    sole_trainer,
+    start_run,
+)
+from lightgc2n.training.steps import TrainingConfig
+from lightgc2n.training.warm_start import warm_start
+
+CHOOSING_CUTOFF = 20  # checkpoints are selected by validation MRR at this cutoff
+OpenData = tuple[Dataset, Split]  # loaded, verified against its checksums, and split
+
+
+class DataCache:
+    """The datasets of one command, each loaded and hashed once, and the last split, for the runs that share it."""
+
+    def __init__(self) -> None:
+        self._datasets: dict[Path, Dataset] = {}
+        self._verified: set[Path] = set()
+        self._last: tuple[tuple[Path, str, SplitConfig], OpenData] | None = None
+
+    def load(self, folder: Path) -> Dataset:
+        """The dataset in `folder`, its files not yet hashed."""
+        if folder not in self._datasets:
+            self._datasets[folder] = load_dataset(folder)
+        return self._datasets[folder]
+
+    def open(self, plan: RunPlan) -> OpenData:
+        """The plan's dataset, or one domain of it, and its split."""
+        key = (plan.data, plan.domain, plan.split)
+        if self._last is None or self._last[0] != key:
+            dataset = self.load(plan.data)
+            if plan.data not in self._verified:
+                verify_dataset(plan.data)
+                self._verified.add(plan.data)
+            dataset = dataset.only(plan.domain) if plan.domain else dataset
+            self._last = (key, (dataset, split_dataset(dataset, plan.split)))
+        return self._last[1]
+
+
+def open_data(plan: RunPlan) -> OpenData:
+    """The plan's dataset, or one domain of it, and its split."""
+    return DataCache().open(plan)
+
+
+def train_run(
+    plan: RunPlan,
+    folder: Path,
+    device: str = "cpu",
+    seconds: float = math.inf,
+    stop_after: float = math.inf,
+    data: OpenData | None = None,
+) -> Progress:
+    """Trains the planned model in `folder`, or resumes an interrupted run there.
+
+    Args:
+        seconds: time budget; the run pauses at the end of the epoch that exceeds it, and can resume.
+        stop_after: the run pauses when it has this many epochs.
+        data: the plan's dataset and split, where they are open already.
+    """
+    started = time.monotonic()
+    dataset, split = data or open_data(plan)
+    evaluate = validation(split, device)
+    start_run(folder, plan, dataset)
+    with sole_trainer(folder):
+        model = new_model(plan.model, split, plan.settings, plan.training.seed)
+        if plan.from_run is not None and not (folder / LAST).exists():
+            warm_start(model, dataset, plan.from_run)
+        if not (folder / LAST).exists() and (cost := estimate(model, split, plan.training, evaluate, device)):
+            say(str(cost))
+        left = seconds - (time.monotonic() - started)
+        return train(model, split, plan.training, evaluate, folder, device, left, epochs_before(folder), stop_after)
+
+
+def train_in_memory(
+    name: str, split: Split, settings: dict[str, Any], training: TrainingConfig, device: str = "cpu"
+) -> tuple[Model, Progress]:
+    """A trained model without a run folder."""
+    model = new_model(name, split, settings, training.seed)
+    return model, train(model, split, training, validation(split, device), None, device)
+
+
+def new_model(name: str, split: Split, settings: dict[str, Any], seed: int) -> Model:
+    """An untrained model, its weights drawn from the seed."""
+    torch.manual_seed(seed)
+    return zoo.build(name, split.train, settings)
+
+
+def validation(split: Split, device: str) -> Callable[[Model], float] | None:
+    """A function that returns a model's validation MRR; none where the split has no validation targets by choice."""
+    if not split.config.validation:
+        return None
+    if len(split.validation) == 0:
+        raise DataError("no validation target: the logs are too short to train on. Use a simple baseline.")
+
+    def mrr(model: Model) -> float:
+        model.calibrate(lambda: asked_in_domains(split.validation, split.catalogues, device))
+        learned = (split.train.popularity > 0) | model.scores_unseen_items
+        name = type(model).__name__
+        ranks = ranks_in_domains(name, model, split.validation, split.catalogues, learned=learned, device=device)
+        return float(reciprocal_rank(ranks, SELECTION_CUTOFF).mean())
+
+    return mrr
+
+
+def ready_for_test(model: Model, split: Split) -> npt.NDArray[np.bool_]:
+    """Updates the model's counts to what is known at test time; returns which items the model can score."""
+    learned = (split.train.popularity > 0) | model.scores_unseen_items
+    if split.known is not None and model.refresh(split.known):
+        learned |= split.known.popularity > 0
+    return learned
+
+
+@dataclass(frozen=True)
+class Tested:
+    """The test of a run: for each way to score, the ranks of the targets and the facts that a table shows."""
+
+    dataset: Dataset
+    split: Split
+    ranks: dict[str, Floats]
+    facts: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class _FoldedIn:
+    """A model that reads each account from its history, with or without its id, in place of the training graph."""
+
+    model: Model
+    nameless: bool
+
+    def encode(self) -> Any:
+        return self.model.encode()
+
+    def scores(self, encoded: Any, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        account = torch.full_like(batch.account, UNSEEN) if self.nameless else batch.account
+        return self.model.fold_in_scores(encoded, replace(batch, account=account), domain)
+
+
+def evaluate_run(
+    folder: Path,
+    moved_to: Path | None = None,
+    device: str = "cpu",
+    fold_in: bool = False,
+    data: OpenData | None = None,
+) -> Tested:
+    """The test of a run; with `fold_in` also with its accounts folded in from their histories.
+
+    Args:
+        moved_to: the folder of the run's dataset, where it is not the one of training.
+        data: the run's dataset and split, where they are open already.
+    """
+    plan = plan_of(folder)
+    dataset, split = data or open_data(plan if moved_to is None else replace(plan, data=moved_to))
+    refuse_other_data(folder, dataset)
+    name, model, progress = load_run(folder)
+    model.to(device)
+    scorers: dict[str, Scorer] = {name: model}
+    if fold_in:
+        scorers |= {f"{name}, folded in": _FoldedIn(model, False), f"{name}, history alone": _FoldedIn(model, True)}
+    shared = {
+        "settings": plan.settings,
+        "fitted": model.fitted(),
+        "parameters": sum(tensor.numel() for tensor in model.parameters()),
+        "stored_numbers": 0,
+        "epochs": progress.epochs,
+        "best_epoch": progress.best_epoch,
+        "ended_by": progress.ended_by,
+        "training_seconds": round(progress.seconds, 1),
+        "validation": progress.best_value if plan.split.validation else None,
+        "peak_memory_mb": round(progress.peak_bytes / 1e6, 1),
+    }
+    ranks, facts, learned = {}, {}, ready_for_test(model, split)
+    for title, scorer in scorers.items():
+        started = time.perf_counter()
+        ranks[title] = ranks_in_domains(title, scorer, split.test, split.catalogues, learned=learned, device=device)
+        facts[title] = {**shared, "seconds": round(time.perf_counter() - started, 2)}
+    return Tested(dataset, split, ranks, facts)

@@ -1,0 +1,118 @@
+"""A report opens in Chromium without an error, shows every plot, and fits a phone."""
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lightgc2n.paper.report_files import write_report
+from tests.paper.example import document, figures
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (Debian: apt-get install chromium)"),
+]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("report")
+    write_report(document(), folder)
+    return (folder / "report.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+def test_it_opens_and_shows_every_plot(browser: Any, report: str) -> None:
+    page = browser.new_page()
+    problems, asked = [], []
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda problem: problems.append(str(problem)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(report)
+    assert problems == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    for figure in figures():
+        plots = page.locator(f"#figure-{figure.name} .plot svg")
+        assert plots.count() == max(1, len(figure.panels))
+        for place in range(plots.count()):
+            box = plots.nth(place).bounding_box()
+            assert box is not None
+            assert min(box["width"], box["height"]) > 100
+            assert "lightgc2n" in plots.nth(place).inner_html()
+    assert page.locator("svg path").first.evaluate("one => getComputedStyle(one).strokeLinejoin") == "round"
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_phone(browser: Any, report: str, scheme: str) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme=scheme)
+    page.goto(report)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    first = page.locator(".opening .scroll")
+    assert first.evaluate("box => box.scrollWidth == box.clientWidth"), "the first table is seen whole"
+    wide = page.locator(".table .scroll").first
+    assert wide.evaluate("box => box.scrollWidth > box.clientWidth"), "Table 1 scrolls inside its own box"
+    name = page.locator(".table tbody th .name").first
+    name.evaluate("one => { one.textContent = 'lightgc2n-plus-wo-memory'; }")
+    ends = name.evaluate("one => [one, one.closest('th')].map((box) => box.getBoundingClientRect().right)")
+    assert ends[0] <= ends[1], "a long name stays in its cell"
+    colours = page.locator("body").evaluate(
+        "body => [getComputedStyle(body).backgroundColor, getComputedStyle(body).color]"
+    )
+    expected = (
+        ["rgb(255, 255, 255)", "rgb(27, 31, 36)"] if scheme == "light" else ["rgb(20, 23, 28)", "rgb(232, 234, 237)"]
+    )
+    assert colours == expected
+    page.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (390, 844)])
+def test_the_first_screen_says_what_was_found(browser: Any, report: str, width: int, height: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": height})
+    page.goto(report)
+    for which in (".finding", ".score", ".standings thead"):
+        box = page.locator(which).bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] < height, which
+    for place in range(page.locator(".standings .name").count()):
+        name = page.locator(".standings .name").nth(place)
+        assert name.evaluate("one => one.getClientRects().length") == 1, "a name is not parted at its hyphen"
+    printed = page.locator(".standings").get_by_text("47.35")  # of HV-E: in a column, or below the score on a phone
+    assert [printed.nth(place).is_visible() for place in range(2)] == ([False, True] if width > 1000 else [True, False])
+    bars = page.locator(".tallies").bounding_box()
+    assert bars is not None
+    assert bars["y"] + bars["height"] < height or width < 1000
+    page.close()
+
+
+def test_all_can_be_reached_by_keyboard(browser: Any, report: str) -> None:
+    page = browser.new_page()
+    page.goto(report)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the contents"
+    reached = set()
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.tagName + '.' + document.activeElement.className"))
+    assert {"A.", "DIV.scroll", "SUMMARY."} <= reached
+    page.close()
+
+
+def test_it_reads_without_scripts(browser: Any, report: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report)
+    assert page.locator("ol.verdicts > li").count() == len(document().verdicts)
+    assert page.locator("ol.verdicts > li").first.is_visible()
+    context.close()
