@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightgc2n.data.household_viewing import COMMON_EVENING, DAY, HOUR, SPREAD_OF_EVENING, SPREAD_OF_HABIT
-from lightgc2n.data.household_world import GENRES, WEEKEND, HouseholdConfig, People, World, build_world
-from lightgc2n.data.households import generate_chunks
+from lightgc2n.synthetic.household_viewing import COMMON_EVENING, DAY, HOUR, SPREAD_OF_EVENING, SPREAD_OF_HABIT
+from lightgc2n.synthetic.household_world import GENRES, WEEKEND, HouseholdConfig, People, World, build_world
+from lightgc2n.synthetic.households import generate_chunks
 
 Array = npt.NDArray[Any]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from household_people import Array, build_town, describe_people, sitting_purity, sittings, split_by
 
-from lightgc2n.data.households import HouseholdConfig
+from lightgc2n.synthetic.households import HouseholdConfig
 
 TOP = 5
 

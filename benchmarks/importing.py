@@ -20,7 +20,7 @@ EVENTS_PER_ACCOUNT = 100
 
 MAKE = """
 from pathlib import Path
-from lightgc2n.data.households import HouseholdConfig, generate
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 config = HouseholdConfig(
     accounts={accounts}, events_per_account={per_account}, video_items=40_000, learn_items=10_000, weeks=52
 )

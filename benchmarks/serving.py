@@ -21,7 +21,7 @@ import torch
 from lightgc2n import zoo
 from lightgc2n.data.dataset import Dataset, Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
-from lightgc2n.export.exporting import ExportOptions, write_bundle
+from lightgc2n.export.write_bundle import ExportOptions, write_bundle
 from lightgc2n.models.plus.plus import LightGC2NPlus
 from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
 from lightgc2n.recommending.bundle_files import part_sizes

@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from lightgc2n.data.folder_kinds import FolderKind  # noqa: E402
+from lightgc2n.files.folder_kinds import FolderKind  # noqa: E402
 
 MARKER = "made-by-make-demo"
 RUN = ("run.json", "accounts.txt", "items.txt", "metrics.jsonl", "last.safetensors", "best.safetensors")

@@ -12,7 +12,9 @@ PACKAGE = Path(__file__).parents[1] / "lightgc2n"
 # From top to bottom; a module imports only from its own folder and from what stands above it.
 ORDER = (
     ("errors", "config", "progress", "devices"),
+    ("files",),
     ("data",),
+    ("synthetic",),
     ("metrics",),
     ("graph",),
     ("layers",),
@@ -99,7 +101,7 @@ def test_what_trains_runs_on_a_bare_machine(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "people").glob("*.py")), ids=lambda path: path.name)
 def test_people_are_told_apart_with_numpy_alone(path: Path) -> None:
-    kept = {"safetensors"} if path.stem == "keeping" else set()  # what reads and writes files
+    kept = {"safetensors"} if path.stem == "storage" else set()  # what reads and writes files
     assert outside(path) <= {"numpy"} | kept
 
 
@@ -115,8 +117,8 @@ def test_reports_need_no_torch(path: Path) -> None:
 
 
 WITHOUT_TORCH = [
-    *(PACKAGE / "recommending" / f"{name}.py" for name in ("bundle", "answering", "forgetting", "writing")),
-    PACKAGE / "data" / "forgetting.py",
+    *(PACKAGE / "recommending" / f"{name}.py" for name in ("bundle", "answering", "forget_bundle", "write_lists")),
+    PACKAGE / "data" / "forget_dataset.py",
 ]
 
 

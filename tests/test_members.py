@@ -8,11 +8,11 @@ import numpy as np
 from lightgc2n import zoo
 from lightgc2n.config import read_settings
 from lightgc2n.data.dataset import Dataset, load_dataset
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.importing import ImportOptions, import_log
 from lightgc2n.data.members import load_members
 from lightgc2n.data.splits import Queries, SplitConfig, Training, split_dataset
 from lightgc2n.experiments.compare import compare
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
 

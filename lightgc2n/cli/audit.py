@@ -10,7 +10,7 @@ from lightgc2n.cli.options import Json, Seed
 from lightgc2n.errors import SettingError
 
 if TYPE_CHECKING:
-    from lightgc2n.data.audit import Audit
+    from lightgc2n.data.leak_audit import Audit
 
 
 def audit(
@@ -46,13 +46,13 @@ def audit(
     _refuse_mixture(folder, train, test, [name for name, value in of_folder.items() if value], format)
     with step("auditing"):
         if folder is None:
-            from lightgc2n.data.audit import audit_files
+            from lightgc2n.data.leak_audit import audit_files
 
             assert train is not None
             assert test is not None
             found = audit_files(train, test, format)
         else:
-            from lightgc2n.data.audit import audit_split
+            from lightgc2n.data.leak_audit import audit_split
 
             settings = {"protocol": protocol or "last", "targets": targets or "auto"}
             found = audit_split(*open_split(folder, domain, **settings, target_in_input=target_in_input, seed=seed))

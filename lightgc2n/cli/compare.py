@@ -56,10 +56,10 @@ def compare(
     """
     from lightgc2n import zoo
     from lightgc2n.config import read_settings
-    from lightgc2n.data.files import refuse_existing
     from lightgc2n.devices import choose_device
     from lightgc2n.experiments.compare import compare as run
     from lightgc2n.experiments.comparison_tables import comparison_notes, comparison_tables
+    from lightgc2n.files.atomic_writes import refuse_existing
     from lightgc2n.training.runs import RunPlan
     from lightgc2n.training.steps import TrainingConfig
 
@@ -107,9 +107,9 @@ def compare(
 
 def _in_folder(comparison: "Callable[..., Compared]", out: Path, force: bool) -> "Compared":
     """Runs the comparison in a folder beside `out` that stores finished models, so that it can resume."""
-    from lightgc2n.data.files import resumable_folder
     from lightgc2n.experiments.compare import COMPARISON, write_results
     from lightgc2n.experiments.comparison_cache import ComparisonCache
+    from lightgc2n.files.atomic_writes import resumable_folder
 
     with resumable_folder(out, force, kind=COMPARISON) as folder:
         say(f"finished models are stored in {folder}; Ctrl-C stops, rerun the command to resume")

@@ -12,9 +12,9 @@ from rich.text import Text
 from lightgc2n.cli.options import DatasetFolder, Json
 from lightgc2n.cli.printing import print_json, print_table
 from lightgc2n.data.dataset import load_dataset, verify_dataset
-from lightgc2n.data.files import refuse_existing
 from lightgc2n.data.members import load_members
 from lightgc2n.data.statistics import statistics
+from lightgc2n.files.atomic_writes import refuse_existing
 
 Rows = tuple[tuple[str, str, Callable[[Any], str]], ...]  # label, path in the numbers, how to write it
 
@@ -34,7 +34,7 @@ def describe(
     verify_dataset(folder)
     numbers = statistics(dataset, load_members(folder))
     if plots is not None:
-        from lightgc2n.data.plots import write_plots
+        from lightgc2n.data.dataset_plots import write_plots
 
         write_plots(dataset, numbers, plots, force)
     if as_json:

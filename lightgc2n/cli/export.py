@@ -30,7 +30,7 @@ def export(
     json: Json = False,
 ) -> None:
     """Turn a run into a bundle, which answers without torch: in onnxruntime, in a browser, behind the service."""
-    from lightgc2n.export.exporting import ExportOptions, export_run
+    from lightgc2n.export.write_bundle import ExportOptions, export_run
     from lightgc2n.recommending.bundle_files import part_sizes
 
     config = export_run(run, out, ExportOptions(int8, not no_histories, not no_people, titles), data, force)

@@ -70,12 +70,12 @@ def _held(
     names: list[str], data: list[Path], runs: list[Path], bundles: list[Path]
 ) -> list[tuple[str, Path, list[str]]]:
     """Return the accounts that each place holds. Every place is checked before any is changed."""
-    from lightgc2n.data.forgetting import accounts_in_dataset
-    from lightgc2n.recommending.forgetting import accounts_in_bundle
+    from lightgc2n.data.forget_dataset import accounts_in_dataset
+    from lightgc2n.recommending.forget_bundle import accounts_in_bundle
 
     held = [("data", place, accounts_in_dataset(place, names)) for place in data]
     if runs:
-        from lightgc2n.training.forgetting import accounts_in_run
+        from lightgc2n.training.forget_run import accounts_in_run
 
         held += [("run", place, accounts_in_run(place, names)) for place in runs]
     return held + [("bundle", place, accounts_in_bundle(place, names)) for place in bundles]
@@ -90,7 +90,7 @@ def _bury(path: Path, names: list[str]) -> None:
 def _forget_in(kind: str, place: Path, names: list[str], data: list[Path]) -> dict[str, Any]:
     """Remove the accounts from one place and return what was removed and what stays."""
     if kind == "data":
-        from lightgc2n.data.forgetting import forget_in_dataset
+        from lightgc2n.data.forget_dataset import forget_in_dataset
 
         forgotten = forget_in_dataset(place, names)
         return {
@@ -100,14 +100,14 @@ def _forget_in(kind: str, place: Path, names: list[str], data: list[Path]) -> di
             "stays": ["salted hashes of the ids in forgotten.json, so that importing again leaves the accounts out"],
         }
     if kind == "run":
-        from lightgc2n.training.forgetting import forget_in_run
+        from lightgc2n.training.forget_run import forget_in_run
 
         gone = forget_in_run(place, names, data[0] if len(data) == 1 else None)
         return {
             "forgotten": len(gone),
             "stays": ["what the weights have learned from all accounts together: train anew to undo that"],
         }
-    from lightgc2n.recommending.forgetting import forget_in_bundle
+    from lightgc2n.recommending.forget_bundle import forget_in_bundle
 
     gone, items = forget_in_bundle(place, names)
     stays = ["what the model has learned from all accounts together: train anew to undo that"]

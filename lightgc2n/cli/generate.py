@@ -9,10 +9,10 @@ from lightgc2n.cli.inputs import read_tables
 from lightgc2n.cli.options import ConfigFile, Force, Json, Overrides, Seed
 from lightgc2n.cli.printing import print_json
 from lightgc2n.config import read_settings
-from lightgc2n.data.files import refuse_existing
-from lightgc2n.data.household_titles import write_titles
-from lightgc2n.data.households import HouseholdConfig
-from lightgc2n.data.households import generate as make
+from lightgc2n.files.atomic_writes import refuse_existing
+from lightgc2n.synthetic.household_titles import write_titles
+from lightgc2n.synthetic.households import HouseholdConfig
+from lightgc2n.synthetic.households import generate as make
 
 TABLE = "households"
 

@@ -51,11 +51,11 @@ def identify(
     Only the scorer reads the labels, and methods that say so; see docs/people.md.
     """
     from lightgc2n.data.dataset import load_dataset, verify_dataset
-    from lightgc2n.data.files import refuse_existing
     from lightgc2n.data.members import load_members
     from lightgc2n.experiments.identify import IdentifyOptions
     from lightgc2n.experiments.identify import identify as score
     from lightgc2n.experiments.identify_tables import notes, tables, write_identified
+    from lightgc2n.files.atomic_writes import refuse_existing
 
     if out is not None:
         refuse_existing(out, force)
@@ -91,8 +91,8 @@ def _serve(
     force: bool,
     as_json: bool,
 ) -> None:
-    from lightgc2n.data.files import new_file
     from lightgc2n.experiments.person_lists import serve_named
+    from lightgc2n.files.atomic_writes import new_file
 
     if out is not None and out.suffix != ".json":
         raise SettingError(f"{out}: with --serve, --out is one file that ends in .json.")

@@ -66,6 +66,6 @@ def read_model_tables(
 def warn_of_leaks(dataset: "Dataset", split: "Split") -> None:
     """Reports the leak where the protocol is known to leak."""
     if split.stamps:
-        from lightgc2n.data.audit import audit_split
+        from lightgc2n.data.leak_audit import audit_split
 
         say(audit_split(dataset, split).verdict)

@@ -15,7 +15,7 @@ from lightgc2n.cli.options import History, Json, Times, known_history, split_ids
 from lightgc2n.cli.printing import can_print, print_json, print_table
 
 if TYPE_CHECKING:
-    from lightgc2n.people.portraits import Activity
+    from lightgc2n.people.profiles import Activity
     from lightgc2n.recommending.answers import Recommendations
     from lightgc2n.recommending.people import AccountPeople, Person, PersonEvent
 

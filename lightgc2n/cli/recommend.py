@@ -69,7 +69,7 @@ def recommend(
             "--people is shown on the screen or with --json, and files hold lists alone: leave out --out."
         )
     from lightgc2n.recommending.loading import load
-    from lightgc2n.recommending.writing import refuse_output, write_recommendations
+    from lightgc2n.recommending.write_lists import refuse_output, write_recommendations
 
     if out is not None:
         refuse_output(out, force)

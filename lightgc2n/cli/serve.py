@@ -62,9 +62,9 @@ def serve(
 ) -> None:
     """Serve a bundle over HTTP, with a page at /; ends after SIGTERM or Ctrl-C when what was asked is answered."""
     from lightgc2n.config import read_settings
-    from lightgc2n.serving.running import address, reserve
-    from lightgc2n.serving.running import serve as run
     from lightgc2n.serving.settings import Limits, ServiceSettings, parse_limits, read_keys, refuse_open_door
+    from lightgc2n.serving.workers import address, reserve
+    from lightgc2n.serving.workers import serve as run
 
     given: dict[str, Any] = {"max_body": max_body, "max_k": max_k, "max_history": max_history}
     given |= {"max_requests": max_requests, "seconds": seconds, **parse_limits(limit or ())}

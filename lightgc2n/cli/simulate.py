@@ -10,8 +10,8 @@ from lightgc2n.cli.options import DatasetFolder, Force, Json, Seed
 from lightgc2n.cli.printing import print_json
 from lightgc2n.config import read_settings
 from lightgc2n.data.dataset import load_dataset, verify_dataset
-from lightgc2n.data.simulate import SimulateOptions
-from lightgc2n.data.simulate import simulate as simulate_accounts
+from lightgc2n.synthetic.merged_accounts import SimulateOptions
+from lightgc2n.synthetic.merged_accounts import simulate as simulate_accounts
 
 HELP = {field.name: field.metadata["help"] for field in dataclasses.fields(SimulateOptions)}
 DEFAULT = SimulateOptions()

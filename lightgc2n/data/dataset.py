@@ -27,10 +27,10 @@ import numpy.typing as npt
 from lightgc2n import __version__
 from lightgc2n.config import unknown_name
 from lightgc2n.data.arrays import save_array
-from lightgc2n.data.files import sha256
-from lightgc2n.data.folder_kinds import FolderKind
-from lightgc2n.data.writer_lock import recover
 from lightgc2n.errors import DataError
+from lightgc2n.files.atomic_writes import sha256
+from lightgc2n.files.folder_kinds import FolderKind
+from lightgc2n.files.writer_lock import recover
 
 SCHEMA = 1
 MANIFEST = "manifest.json"

@@ -15,15 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from lightgc2n.data.dataset import TEST_PART, Dataset, Ints, Longs
-from lightgc2n.data.division import Split as Split
-from lightgc2n.data.division import SplitConfig as SplitConfig
-from lightgc2n.data.division import Training as Training
-from lightgc2n.data.division import assemble, hide_strangers, training_part
-from lightgc2n.data.division import ranges as ranges
-from lightgc2n.data.questions import UNSEEN as UNSEEN
-from lightgc2n.data.questions import Queries as Queries
-from lightgc2n.data.questions import given_targets, questions_at, questions_by_domain
-from lightgc2n.data.thinning import with_share_of_training, without_copies
+from lightgc2n.data.queries import UNSEEN as UNSEEN
+from lightgc2n.data.queries import Queries as Queries
+from lightgc2n.data.queries import given_targets, questions_at, questions_by_domain
+from lightgc2n.data.split_subsets import with_share_of_training, without_copies
+from lightgc2n.data.split_types import Split as Split
+from lightgc2n.data.split_types import SplitConfig as SplitConfig
+from lightgc2n.data.split_types import Training as Training
+from lightgc2n.data.split_types import assemble, hide_strangers, training_part
+from lightgc2n.data.split_types import ranges as ranges
 from lightgc2n.errors import DataError
 
 LEAK_STAMP = "random windows: test windows overlap training windows of the same account"

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from lightgc2n import __version__
 from lightgc2n.data.dataset import FORGOTTEN
-from lightgc2n.data.files import new_file
-from lightgc2n.data.folder_kinds import FolderKind
-from lightgc2n.data.writer_lock import sole_writer
 from lightgc2n.errors import DataError
+from lightgc2n.files.atomic_writes import new_file
+from lightgc2n.files.folder_kinds import FolderKind
+from lightgc2n.files.writer_lock import sole_writer
 
 TOMBSTONES = FolderKind("tombstone file", "")
 

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from lightgc2n import __version__
 from lightgc2n.data.batches import query_batches
 from lightgc2n.data.dataset import Dataset
-from lightgc2n.data.folder_kinds import FolderKind
 from lightgc2n.data.splits import Queries, Split
 from lightgc2n.errors import DataError, ScoreError, SettingError
 from lightgc2n.experiments.comparison_cache import FINISHED, RANKS, RUNS, ComparisonCache
 from lightgc2n.experiments.comparison_tables import comparison_markdown
 from lightgc2n.experiments.rank_model import Conditions, ranked, unfit
 from lightgc2n.experiments.table import csv_text, plain_table
+from lightgc2n.files.folder_kinds import FolderKind
 from lightgc2n.metrics.intervals import estimates
 from lightgc2n.metrics.paired_tests import paired_against
 from lightgc2n.metrics.ranking import Floats, gains

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from lightgc2n import zoo
-from lightgc2n.data.files import new_file
 from lightgc2n.errors import OutputError
 from lightgc2n.experiments.rank_model import Conditions
+from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.metrics.ranking import Floats
 from lightgc2n.training.runs import RUN, RUN_FOLDER, RunPlan, read_run
 

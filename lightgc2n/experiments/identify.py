@@ -20,11 +20,11 @@ from lightgc2n.data.dataset import Dataset, Longs
 from lightgc2n.data.members import Members
 from lightgc2n.data.splits import SplitConfig, ranges, split_dataset
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.metrics.clustering import PeopleMeasures, measure_people, people_summary, reliability
-from lightgc2n.people.asking import Examples, by_contrast, by_examples, lengths
-from lightgc2n.people.floors import FLOORS, Method, Told
-from lightgc2n.people.mixing import by_mixture
-from lightgc2n.people.points import Logs
+from lightgc2n.metrics.cluster_agreement import PeopleMeasures, measure_people, people_summary, reliability
+from lightgc2n.people.contrast_method import Examples, by_contrast, by_examples, lengths
+from lightgc2n.people.habits_method import by_mixture
+from lightgc2n.people.reference_methods import FLOORS, Method, Told
+from lightgc2n.people.session_points import Logs
 from lightgc2n.people.sessions import HOUR, has_hours, usual_gap
 from lightgc2n.people.vectors import item_vectors
 from lightgc2n.progress import say

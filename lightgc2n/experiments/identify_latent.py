@@ -13,9 +13,9 @@ from lightgc2n.data.splits import UNSEEN, Queries, split_dataset
 from lightgc2n.errors import DataError
 from lightgc2n.models.contract import Model
 from lightgc2n.models.lightgc2n.subspaces import SubspaceAlignment, subspace_affinity
-from lightgc2n.people.floors import Method, Random
-from lightgc2n.people.latent import Shares, strongest
-from lightgc2n.people.points import Logs
+from lightgc2n.people.latent_users import Shares, strongest
+from lightgc2n.people.reference_methods import Method, Random
+from lightgc2n.people.session_points import Logs
 from lightgc2n.recommending.ownership import refuse_diverged
 from lightgc2n.training.runs import load_run, plan_of, refuse_other_data
 

@@ -6,11 +6,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lightgc2n.data.files import new_folder
-from lightgc2n.data.folder_kinds import FolderKind
-from lightgc2n.data.plots import line_styles, plain_figure
+from lightgc2n.data.dataset_plots import line_styles, plain_figure
 from lightgc2n.experiments.identify import Identified
 from lightgc2n.experiments.table import Cell, Table, csv_text, markdown, plain_table
+from lightgc2n.files.atomic_writes import new_folder
+from lightgc2n.files.folder_kinds import FolderKind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -31,7 +31,7 @@ from lightgc2n import __version__, zoo
 from lightgc2n.data.batches import Asked, make_batch
 from lightgc2n.data.dataset import Dataset, Domain, Longs
 from lightgc2n.data.members import Members
-from lightgc2n.data.questions import Queries
+from lightgc2n.data.queries import Queries
 from lightgc2n.data.splits import Split, SplitConfig, split_dataset
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.experiments.identify import IdentifyOptions, in_part
@@ -58,7 +58,7 @@ from lightgc2n.metrics.ranks import (
 from lightgc2n.metrics.resampling import paired_p_values
 from lightgc2n.models.contract import Model
 from lightgc2n.people.clustering import MOST_PEOPLE
-from lightgc2n.people.finding import PeopleFinder
+from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.progress import step
 from lightgc2n.recommending.finders import finder_for, finder_place
 from lightgc2n.training.run import ready_for_test

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from lightgc2n import zoo
-from lightgc2n.data.files import claim_folder
 from lightgc2n.devices import reset_peak
 from lightgc2n.errors import LightGC2NError
 from lightgc2n.experiments.plans import choose_run, read_plan
 from lightgc2n.experiments.save_results import RESULTS, read_results, save_baseline, save_results
 from lightgc2n.experiments.subprocesses import Child, TimeBudget, as_child, last_line, run_children
+from lightgc2n.files.atomic_writes import claim_folder
 from lightgc2n.progress import say
 from lightgc2n.training.epoch_log import epochs_of
 from lightgc2n.training.run import DataCache, train_run

@@ -10,10 +10,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from lightgc2n.data.files import new_file
 from lightgc2n.experiments.results import METRICS, ResultGroup
 from lightgc2n.experiments.run_index import read_runs
 from lightgc2n.experiments.table import Cell, Table, csv_text, markdown, plain_table
+from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.metrics.paired_tests import DECISIVE
 
 VALIDATION = "validation MRR@20"

@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lightgc2n.data.dataset import Dataset, Longs
-from lightgc2n.data.division import hide_strangers
-from lightgc2n.data.questions import Queries, questions_at
+from lightgc2n.data.queries import Queries, questions_at
+from lightgc2n.data.split_types import hide_strangers
 from lightgc2n.data.splits import Split, Training
-from lightgc2n.people.finding import People, PeopleFinder
-from lightgc2n.people.following import Followed, events_of, follow
-from lightgc2n.people.points import Floats
+from lightgc2n.people.finder import People, PeopleFinder
+from lightgc2n.people.session_points import Floats
 from lightgc2n.people.sessions import session_numbers
+from lightgc2n.people.who_acts_now import Followed, events_of, follow
 from lightgc2n.recommending.histories import whole_logs
 
 UNLIKELY = 0.02  # people who are less likely to act are left out

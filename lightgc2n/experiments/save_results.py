@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
-from lightgc2n.data.files import new_file
-from lightgc2n.data.overlap import Bools
 from lightgc2n.data.splits import Split
+from lightgc2n.data.subsequences import Bools
 from lightgc2n.devices import device_name
 from lightgc2n.errors import DataError
 from lightgc2n.experiments.rank_model import Conditions, ranked
 from lightgc2n.experiments.results import identity_of
+from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.metrics.ranking import Floats, gains
 from lightgc2n.training.run import OpenData, evaluate_run, open_data
 from lightgc2n.training.runs import TESTED, RunPlan, read_run, sole_trainer, start_run, versions

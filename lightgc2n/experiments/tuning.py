@@ -15,12 +15,12 @@ from typing import Any
 from lightgc2n import __version__, zoo
 from lightgc2n.config import unknown_name
 from lightgc2n.data.dataset import Dataset
-from lightgc2n.data.files import new_file
 from lightgc2n.errors import OutputError, ScoreError, SettingError
 from lightgc2n.experiments.search_space import SAMPLERS, Range, learns_from_trials, propose, space_of
 from lightgc2n.experiments.subprocesses import TimeBudget
 from lightgc2n.experiments.table import csv_text, plain_table
 from lightgc2n.experiments.trials import Trial, train_trials
+from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.progress import say
 from lightgc2n.training.run import OpenData, open_data
 from lightgc2n.training.runs import RunPlan, start_run

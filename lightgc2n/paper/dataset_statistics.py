@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lightgc2n.data.audit import audit_split
 from lightgc2n.data.dataset import load_dataset, verify_dataset
-from lightgc2n.data.files import new_file
+from lightgc2n.data.leak_audit import audit_split
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.data.statistics import statistics
 from lightgc2n.errors import DataError
 from lightgc2n.experiments.table import Cell, Table
+from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.paper.document import Figure, Section, Series
 from lightgc2n.paper.experiment_plan import Setup
 from lightgc2n.paper.experiment_results import ExperimentResults

@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from lightgc2n.data.files import claim_folder, new_file, sha256
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.experiments.save_results import RANKS, RESULTS
+from lightgc2n.files.atomic_writes import claim_folder, new_file, sha256
 from lightgc2n.paper.catalogue import EXPERIMENTS
 from lightgc2n.paper.experiment_plan import Setup
 from lightgc2n.paper.experiment_results import EXPERIMENT, read_experiment

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from lightgc2n import __version__
-from lightgc2n.data.files import claim_folder, new_file
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.experiments.plan_runner import train_plan
 from lightgc2n.experiments.plans import read_plan
 from lightgc2n.experiments.subprocesses import TimeBudget
+from lightgc2n.files.atomic_writes import claim_folder, new_file
 from lightgc2n.paper.catalogue import EXPERIMENTS, QUICK_EPOCHS
 from lightgc2n.paper.experiment_plan import Setup, plan_lines, settings_file
 from lightgc2n.paper.experiment_results import EXPERIMENT, read_experiment

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from lightgc2n.data.dataset import DATASET, MANIFEST, Dataset, load_dataset, write_dataset
-from lightgc2n.data.files import new_folder
-from lightgc2n.data.households import HouseholdConfig, generate
+from lightgc2n.files.atomic_writes import new_folder
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 
 HOMES, WINDOWS = "homes", "homes-windows"
 WORLD = HouseholdConfig(accounts=150, video_items=300, learn_items=200, events_per_account=24.0)

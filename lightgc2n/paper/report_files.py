@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lightgc2n.data.files import new_file
 from lightgc2n.errors import OutputError
 from lightgc2n.experiments.table import csv_text, markdown, markdown_command, markdown_text, plain_table, score_text
+from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.paper.document import CALLED, Document, Figure, Opening, Scored, Section, Verdict
 from lightgc2n.paper.drawing import panels_of, saved
 from lightgc2n.paper.report_html import report_html

@@ -6,7 +6,7 @@ Shapes: N sessions of one account, K people.
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
-from lightgc2n.people.points import Floats
+from lightgc2n.people.session_points import Floats
 
 CENTRE_STEPS, STEPS = 10, 20
 FIT_WEIGHT, SUM_WEIGHT = 3.0, 0.1

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lightgc2n.people.points import Floats
+from lightgc2n.people.session_points import Floats
 
 SHARE = 0.5
 LEAST_RATIO = 0.02  # odds below 1 - share cannot be, and would have no logarithm

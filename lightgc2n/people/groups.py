@@ -7,7 +7,7 @@ import numpy as np
 
 from lightgc2n.data.dataset import Longs
 from lightgc2n.people.contrast import SHARE
-from lightgc2n.people.points import Floats, Matrix
+from lightgc2n.people.session_points import Floats, Matrix
 
 GROUPS = 20
 CENTRE_STEPS, TOPIC_STEPS = 20, 60

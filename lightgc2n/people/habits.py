@@ -7,7 +7,7 @@ import numpy as np
 
 from lightgc2n.data.dataset import Longs
 from lightgc2n.people.groups import softmax
-from lightgc2n.people.points import WEEKEND, Floats
+from lightgc2n.people.session_points import WEEKEND, Floats
 from lightgc2n.people.sessions import DAY, clock
 
 KINDS, STEPS = 16, 40

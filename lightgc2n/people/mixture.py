@@ -15,11 +15,11 @@ import numpy as np
 from lightgc2n.data.dataset import Longs
 from lightgc2n.people.assigning import assign
 from lightgc2n.people.clustering import MOST_PEOPLE
-from lightgc2n.people.describing import FOLDS, Sessions
-from lightgc2n.people.evidence import Learned, account_sessions, evidence
 from lightgc2n.people.groups import GROUPS, going_together, groups_of_sessions, item_groups, softmax
 from lightgc2n.people.habits import calendar, hours_by_kind
-from lightgc2n.people.points import Floats, Logs
+from lightgc2n.people.pair_evidence import Learned, account_sessions, evidence
+from lightgc2n.people.session_features import FOLDS, Sessions
+from lightgc2n.people.session_points import Floats, Logs
 from lightgc2n.people.sessions import has_hours
 
 # Dirichlet weights of a group, of a day of the week and of a person: those of the generated households, or near them.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from lightgc2n.data.dataset import Longs
 from lightgc2n.data.splits import Queries
 from lightgc2n.errors import DataError, ScoreError, SettingError
-from lightgc2n.people.finding import PeopleFinder
+from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.recommending.answering import Flags, Floats, Wish
 from lightgc2n.recommending.answers import Recommendations
 from lightgc2n.recommending.bundle_files import GRAPH, HISTORIES, SERVER, open_bundle
@@ -20,9 +20,9 @@ from lightgc2n.recommending.bundle_parts import Device, Server, read_device, rea
 from lightgc2n.recommending.bundle_people import read_finder
 from lightgc2n.recommending.bundle_schema import OUTPUTS, USER_OUTPUTS, check_graph
 from lightgc2n.recommending.checks import need
+from lightgc2n.recommending.history_times import Times
 from lightgc2n.recommending.persons import AnsweringForPeople
 from lightgc2n.recommending.similar import ItemVectors
-from lightgc2n.recommending.times import Times
 from lightgc2n.recommending.together import best_for_all
 
 NOTHING = -1  # in place of an item

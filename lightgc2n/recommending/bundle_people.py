@@ -11,9 +11,9 @@ import numpy as np
 
 from lightgc2n.errors import DataError
 from lightgc2n.people.contrast import FARTHEST
-from lightgc2n.people.finding import PeopleFinder
-from lightgc2n.people.keeping import finder_of
+from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.people.sessions import DAY
+from lightgc2n.people.storage import finder_of
 from lightgc2n.recommending import bundle_schema as schema
 from lightgc2n.recommending.bundle_files import ACCOUNT_TABLES, FINDER, FINDER_FACTS, SERVER, BundleFiles
 from lightgc2n.recommending.bundle_parts import MIDDLE

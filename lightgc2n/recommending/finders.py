@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from lightgc2n.data.splits import SplitConfig, Training, ranges
-from lightgc2n.data.writer_lock import recover
 from lightgc2n.errors import OutputError
-from lightgc2n.people.finding import PeopleFinder
-from lightgc2n.people.keeping import load_finder, save_finder
-from lightgc2n.people.points import Logs
+from lightgc2n.files.writer_lock import recover
+from lightgc2n.people.finder import PeopleFinder
+from lightgc2n.people.session_points import Logs
+from lightgc2n.people.storage import load_finder, save_finder
 from lightgc2n.progress import say
 from lightgc2n.training.runs import read_run
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lightgc2n.data.dataset import Ints, Longs
-from lightgc2n.people.finding import People
-from lightgc2n.people.portraits import Activity, activity, telling_items
+from lightgc2n.people.finder import People
+from lightgc2n.people.profiles import Activity, activity, telling_items
 from lightgc2n.people.sessions import has_hours
 
 if TYPE_CHECKING:

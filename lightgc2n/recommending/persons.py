@@ -16,12 +16,12 @@ import numpy.typing as npt
 from lightgc2n.data.dataset import Longs
 from lightgc2n.data.splits import UNSEEN, Queries
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.people.finding import People, PeopleFinder
+from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import newest_sessions
 from lightgc2n.recommending.answering import Answering, Flags, Wish
 from lightgc2n.recommending.answers import Recommendations
+from lightgc2n.recommending.history_times import Times, read_times
 from lightgc2n.recommending.people import AccountPeople, History, by_weight, tell_people
-from lightgc2n.recommending.times import Times, read_times
 from lightgc2n.recommending.together import best_for_all
 
 Scores = npt.NDArray[np.floating[Any]]

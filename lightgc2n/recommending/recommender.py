@@ -17,7 +17,7 @@ from lightgc2n.data.splits import Queries, Split, Training, split_dataset
 from lightgc2n.errors import DataError
 from lightgc2n.metrics.ranks import refuse_not_finite, rows_per_tile
 from lightgc2n.models.contract import Model
-from lightgc2n.people.finding import People, PeopleFinder
+from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.recommending.answering import Floats, Wish
 from lightgc2n.recommending.answers import Recommendation as Recommendation
 from lightgc2n.recommending.answers import Recommendations as Recommendations

@@ -9,15 +9,15 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
 from lightgc2n import __version__
-from lightgc2n.serving.files import add_files
-from lightgc2n.serving.guarding import Guard
-from lightgc2n.serving.observing import Observer
-from lightgc2n.serving.refusals import add_handlers
+from lightgc2n.serving.access_log import Observer
+from lightgc2n.serving.errors import add_handlers
+from lightgc2n.serving.limits import Guard
 from lightgc2n.serving.routes_accounts import add_accounts
+from lightgc2n.serving.routes_health import add_upkeep
 from lightgc2n.serving.routes_lists import add_lists
-from lightgc2n.serving.routes_upkeep import add_upkeep
 from lightgc2n.serving.schemas import ProblemBody
 from lightgc2n.serving.service import Service
+from lightgc2n.serving.static_files import add_files
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": ProblemBody, "description": "It cannot be answered: the message says why."},

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from lightgc2n.recommending.answers import Recommendations
 from lightgc2n.recommending.bundle import BundleRecommender, Question
-from lightgc2n.serving.refusals import busy
+from lightgc2n.serving.errors import busy
 
 MOST_ROWS = 64  # of one go: more gain nothing, and cost memory
 MOST_SCORES, MOST_CELLS = 2**21, 2**16  # of one go: rows x items, rows x events

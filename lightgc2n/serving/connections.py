@@ -15,9 +15,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 
+from lightgc2n.serving.errors import EXHAUSTED, raw_response, unavailable
 from lightgc2n.serving.logs import log, log_problem
 from lightgc2n.serving.protocol import PatientProtocol
-from lightgc2n.serving.refusals import EXHAUSTED, raw_response, unavailable
 from lightgc2n.serving.settings import Limits
 
 AT_ONCE = 64  # connections accepted before others have their turn

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from lightgc2n.serving.refusals import busy
+from lightgc2n.serving.errors import busy
 
 Result = TypeVar("Result")
 

@@ -8,8 +8,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from lightgc2n.serving.errors import RefusedError, raw_response
 from lightgc2n.serving.logs import log
-from lightgc2n.serving.refusals import RefusedError, raw_response
 
 NO_HTTP = RefusedError(400, "bad_request", "this is not HTTP as it should be.")
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 
-from lightgc2n.serving.answers import json_response, named, people_json
-from lightgc2n.serving.bundles import Served
+from lightgc2n.serving.errors import RefusedError, not_known
 from lightgc2n.serving.fair_pool import Check
-from lightgc2n.serving.refusals import RefusedError, not_known
+from lightgc2n.serving.json_answers import json_response, named, people_json
+from lightgc2n.serving.live_bundle import Served
 from lightgc2n.serving.routes_lists import refuse_length, refuse_times
 from lightgc2n.serving.schemas import AccountsFound, AskPeople, ItemsFound, PeopleFound
 from lightgc2n.serving.service import Service

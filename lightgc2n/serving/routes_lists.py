@@ -9,11 +9,11 @@ from fastapi.responses import Response
 from lightgc2n.errors import LightGC2NError
 from lightgc2n.recommending.answers import Recommendations
 from lightgc2n.recommending.bundle import Question
-from lightgc2n.serving.answers import json_response, list_json
-from lightgc2n.serving.bundles import Served
+from lightgc2n.serving.errors import RefusedError, from_problem, not_known
 from lightgc2n.serving.fair_pool import Check
-from lightgc2n.serving.memory import LISTED_BYTES
-from lightgc2n.serving.refusals import RefusedError, from_problem, not_known
+from lightgc2n.serving.json_answers import json_response, list_json
+from lightgc2n.serving.live_bundle import Served
+from lightgc2n.serving.request_memory import LISTED_BYTES
 from lightgc2n.serving.schemas import Answer, Ask, AskBody, ManyAnswers
 from lightgc2n.serving.service import Service
 from lightgc2n.serving.settings import Limits

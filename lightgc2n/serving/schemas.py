@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from lightgc2n.serving.refusals import RefusedError
+from lightgc2n.serving.errors import RefusedError
 from lightgc2n.serving.settings import MOST_QUESTIONS, Limits
 
 ItemId = Annotated[str, Field(min_length=1, max_length=512)]

@@ -10,11 +10,11 @@ import uvicorn
 
 from lightgc2n.serving.app import create_app
 from lightgc2n.serving.connections import Connections
-from lightgc2n.serving.door import bar, waiting_at
 from lightgc2n.serving.logs import flush_logs, log, log_suppressed
 from lightgc2n.serving.protocol import PatientProtocol
-from lightgc2n.serving.running import BACKLOG
 from lightgc2n.serving.service import Service
+from lightgc2n.serving.socket_drain import bar, waiting_at
+from lightgc2n.serving.workers import BACKLOG
 
 SETTLING_SECONDS = 0.2  # in which a connection that was just accepted may still bring its request
 

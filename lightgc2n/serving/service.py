@@ -10,12 +10,12 @@ from fastapi import Request
 from lightgc2n.recommending.answers import Recommendations
 from lightgc2n.recommending.bundle import Question
 from lightgc2n.serving.batching import Batcher
-from lightgc2n.serving.bundles import Served, Shelf
+from lightgc2n.serving.errors import RefusedError
 from lightgc2n.serving.fair_pool import Check, FairPool
+from lightgc2n.serving.live_bundle import Served, Shelf
 from lightgc2n.serving.logs import on_dropped_line
-from lightgc2n.serving.memory import Memory
 from lightgc2n.serving.metrics import Metrics
-from lightgc2n.serving.refusals import RefusedError
+from lightgc2n.serving.request_memory import Memory
 from lightgc2n.serving.settings import ServiceSettings
 
 Result = TypeVar("Result")

@@ -13,8 +13,8 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from lightgc2n.data.files import new_file
 from lightgc2n.errors import DataError, OutputError
+from lightgc2n.files.atomic_writes import new_file
 
 OPTIMIZER = "optimizer."  # prefix of the optimizer's tensors
 SCHEMA = 1  # raise it when older code could not read a new checkpoint; checkpoints without a number have schema 0

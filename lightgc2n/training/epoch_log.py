@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lightgc2n.data.files import new_file
 from lightgc2n.errors import DataError
+from lightgc2n.files.atomic_writes import new_file
 
 METRICS, BOARD = "metrics.jsonl", "tensorboard"
 Row = dict[str, Any]

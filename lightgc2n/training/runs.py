@@ -28,11 +28,11 @@ import torch
 from lightgc2n import __version__, zoo
 from lightgc2n.config import read_settings
 from lightgc2n.data.dataset import Dataset
-from lightgc2n.data.files import new_file, remove_leftovers
-from lightgc2n.data.folder_kinds import TEMPORARY, FolderKind
 from lightgc2n.data.splits import SplitConfig
-from lightgc2n.data.writer_lock import recover
 from lightgc2n.errors import DataError, OutputError
+from lightgc2n.files.atomic_writes import new_file, remove_leftovers
+from lightgc2n.files.folder_kinds import TEMPORARY, FolderKind
+from lightgc2n.files.writer_lock import recover
 from lightgc2n.models.contract import Model
 from lightgc2n.training.checkpoints import Progress, load_checkpoint
 from lightgc2n.training.epoch_log import BOARD, METRICS

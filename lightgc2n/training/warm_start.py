@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from lightgc2n.data.dataset import Dataset, Longs, read_ids
-from lightgc2n.data.files import new_file
 from lightgc2n.errors import DataError, SettingError
+from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.models.contract import Model
 from lightgc2n.training.checkpoints import load_checkpoint
 from lightgc2n.training.loop import BEST

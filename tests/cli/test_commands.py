@@ -169,7 +169,7 @@ def test_too_little_memory_is_no_traceback(monkeypatch: pytest.MonkeyPatch, tmp_
     def refuse(*_: object) -> None:
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 byte.")
 
-    monkeypatch.setattr("lightgc2n.data.households.build_world", refuse)
+    monkeypatch.setattr("lightgc2n.synthetic.households.build_world", refuse)
     done = run("generate", "--out", tmp_path / "out")
     assert (done.returncode, "not enough memory: [enforce fail]" in done.stderr) == (2, True)
 
@@ -190,7 +190,7 @@ def test_a_stopped_command_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     def stop(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("lightgc2n.data.households.build_world", stop)
+    monkeypatch.setattr("lightgc2n.synthetic.households.build_world", stop)
     done = run("generate", "--out", tmp_path / "out")
     assert done.returncode == 130
     assert "stopped; no half-written file was left behind." in done.stderr
@@ -219,7 +219,7 @@ def test_a_second_signal_does_not_disturb_the_first(monkeypatch: pytest.MonkeyPa
             signal.raise_signal(signal.SIGTERM)
             cleaned.append(True)
 
-    monkeypatch.setattr("lightgc2n.data.households.build_world", stop)
+    monkeypatch.setattr("lightgc2n.synthetic.households.build_world", stop)
     assert run("generate", "--out", tmp_path / "out").returncode == 130
     assert cleaned
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lightgc2n.data.dataset import load_dataset
-from lightgc2n.data.writer_lock import workshop_of
+from lightgc2n.files.writer_lock import workshop_of
 from tests.cli.test_commands import Done, run
 
 LOG = "user,item,timestamp\n" + "".join(f"u{n % 5},i{n % 7},{1_400_000_000 + n}\n" for n in range(40))

@@ -12,7 +12,7 @@ import pytest
 
 from lightgc2n.cli.main import main
 from lightgc2n.cli.people import BARS, PLAIN_BARS
-from lightgc2n.export.exporting import ExportOptions, export_run
+from lightgc2n.export.write_bundle import ExportOptions, export_run
 from tests.export.town import data, run_of
 
 TITLE = "Café – 映画"

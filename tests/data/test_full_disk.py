@@ -42,7 +42,7 @@ RECOMMEND = """
 from lightgc2n.cli import main as cli
 from lightgc2n.errors import LightGC2NError
 from lightgc2n.recommending.answers import Recommendation, Recommendations
-from lightgc2n.recommending.writing import write_recommendations
+from lightgc2n.recommending.write_lists import write_recommendations
 
 def write():
     def one_list(n):  # numbers that no writer can make much smaller

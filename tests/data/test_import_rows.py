@@ -12,9 +12,9 @@ import pytest
 import zstandard
 
 from lightgc2n.data.dataset import load_dataset
+from lightgc2n.data.formats import lines
+from lightgc2n.data.formats.event_tables import TableReader
 from lightgc2n.data.importing import ImportOptions, import_log
-from lightgc2n.data.reading import lines
-from lightgc2n.data.reading.tables import TableReader
 from lightgc2n.errors import DataError
 
 ROWS = 12_000  # of 100 bytes: more than one record may have, so that an open quote cannot be followed to the end

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from lightgc2n.data import importing
 from lightgc2n.data.dataset import Domain, load_dataset, verify_dataset
-from lightgc2n.data.files import sha256
 from lightgc2n.data.importing import ImportOptions, import_log
 from lightgc2n.data.members import load_members
 from lightgc2n.errors import DataError, OutputError, SettingError
+from lightgc2n.files.atomic_writes import sha256
 
 Event = tuple[str, str, int | None, str | None]  # domain, item, time, member
 

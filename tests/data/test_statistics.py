@@ -204,7 +204,7 @@ def test_plots_are_written_whole_and_not_overwritten(prepared, tmp_path):
 @pytest.mark.parametrize("sequences", [[[0]], [[0, 1, 2]] * 3])
 def test_little_data_gives_plots_too(sequences, tmp_path):
     pytest.importorskip("matplotlib")
-    from lightgc2n.data.plots import write_plots
+    from lightgc2n.data.dataset_plots import write_plots
 
     data = dataset(sequences, domains=(LETTERS, DIGITS), times=np.zeros(sum(map(len, sequences)), dtype=np.int64))
     assert "times.png" in write_plots(data, statistics(data), tmp_path / "plots")
@@ -214,7 +214,7 @@ def test_little_data_gives_plots_too(sequences, tmp_path):
 
 def test_calendar_by_hand():
     pytest.importorskip("matplotlib")
-    from lightgc2n.data.plots import _calendar
+    from lightgc2n.data.dataset_plots import _calendar
 
     thursday, friday_noon = 0, 36 * HOUR  # the first of January 1970 was a Thursday
     cells, labels, unit = _calendar(np.array([thursday, friday_noon, friday_noon, friday_noon]))

@@ -10,7 +10,6 @@ import torch
 
 from lightgc2n.cli.printing import print_results
 from lightgc2n.data.dataset import load_dataset
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import DataError, ScoreError
 from lightgc2n.experiments import compare as comparing
@@ -22,6 +21,7 @@ from lightgc2n.experiments.comparison_tables import (
     cost_cells,
 )
 from lightgc2n.experiments.table import BUDGET_NOTE
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.runs import RunPlan, plan_of
 from lightgc2n.training.steps import Steps, TrainingConfig
 from tests.cli.test_commands import Done, run

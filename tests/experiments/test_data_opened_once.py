@@ -10,9 +10,9 @@ import pytest
 
 import lightgc2n.experiments.plan_runner
 import lightgc2n.experiments.tuning
-import lightgc2n.export.exporting  # what commands import late must be there to be patched
+import lightgc2n.export.write_bundle  # what commands import late must be there to be patched
 from lightgc2n.data import dataset, splits
-from lightgc2n.data.households import HouseholdConfig, generate
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from tests.cli.test_commands import run
 
 OPENING = {"load_dataset": dataset, "verify_dataset": dataset, "split_dataset": splits}

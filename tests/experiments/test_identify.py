@@ -11,16 +11,16 @@ import torch
 
 import lightgc2n
 from lightgc2n.data.dataset import Dataset, load_dataset
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.members import Members, load_members
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.experiments import identify as identify_module
 from lightgc2n.experiments.identify import METHODS, Identified, IdentifyOptions, identify, known_people, shown_logs
 from lightgc2n.experiments.identify_latent import affinity, latent_methods, ownership
 from lightgc2n.experiments.identify_tables import write_identified, write_reliability
-from lightgc2n.people.asking import Examples
-from lightgc2n.people.floors import FLOORS, Method
-from lightgc2n.people.points import Logs
+from lightgc2n.people.contrast_method import Examples
+from lightgc2n.people.reference_methods import FLOORS, Method
+from lightgc2n.people.session_points import Logs
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan, load_run
 from lightgc2n.training.steps import TrainingConfig

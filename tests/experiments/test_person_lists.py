@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from lightgc2n.data.dataset import Dataset
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import Split, SplitConfig, split_dataset
 from lightgc2n.experiments.person_lists import WEIGHTS, Ranked, choose
 from lightgc2n.experiments.rolling_queries import (
@@ -22,6 +21,7 @@ from lightgc2n.experiments.rolling_queries import (
     true_person,
 )
 from lightgc2n.metrics.member_recall import measure_served
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from tests.cli.test_commands import Done, run
 from tests.worlds import dataset_of
 

@@ -15,12 +15,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.errors import OutputError, SettingError
 from lightgc2n.experiments.plan_runner import last_log_line, train_one, train_plan
 from lightgc2n.experiments.plan_summary import summarise, write_summary
 from lightgc2n.experiments.plans import read_plan
 from lightgc2n.experiments.save_results import read_ranks
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.loop import BEST, LAST
 from lightgc2n.training.run import evaluate_run
 from lightgc2n.training.runs import sole_trainer

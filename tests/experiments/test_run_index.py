@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.experiments.plan_runner import train_one
 from lightgc2n.experiments.plan_summary import summarise
 from lightgc2n.experiments.run_index import read_runs
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 
 OLD = Path(__file__).parent / "old_plan"  # three runs as version 0.1 wrote them: no label, no identity
 PLAN = """

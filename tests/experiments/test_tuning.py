@@ -16,7 +16,6 @@ import torch
 from safetensors.torch import load_file
 
 from lightgc2n.cli.inputs import read_tables
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import LightGC2NError, OutputError, ScoreError, SettingError
 from lightgc2n.experiments import search_space
@@ -25,6 +24,7 @@ from lightgc2n.experiments.settings_file import command_of, write_tuned
 from lightgc2n.experiments.subprocesses import TimeBudget
 from lightgc2n.experiments.trials import LOG, Trial, train_trials
 from lightgc2n.experiments.tuning import Tuned, TuningPlan, tune
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training import run as run_module
 from lightgc2n.training.epoch_log import METRICS
 from lightgc2n.training.loop import BEST, LAST

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-from lightgc2n.data.households import HouseholdConfig, generate
-from lightgc2n.export.exporting import ExportOptions, export_run
+from lightgc2n.export.write_bundle import ExportOptions, export_run
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lightgc2n.data.audit import audit_split
 from lightgc2n.data.dataset import load_dataset
-from lightgc2n.data.households import HouseholdConfig, generate
+from lightgc2n.data.leak_audit import audit_split
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.paper.catalogue import EXPERIMENTS
@@ -25,6 +24,7 @@ from lightgc2n.paper.experiment_results import read_experiment
 from lightgc2n.paper.experiment_runner import Pace, merge_requests
 from lightgc2n.paper.quick_data import quick_data
 from lightgc2n.paper.report import document
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from tests.cli.test_commands import run
 from tests.paper.run_folders import in_this_process
 

@@ -146,7 +146,7 @@ def test_what_an_account_holds_beyond_its_history_counts(tmp_path: Path) -> None
     """Of lines without times the longest is the history, and the graph knows of the others."""
     from lightgc2n.data.dataset import Domain, write_dataset
     from lightgc2n.data.splits import SplitConfig
-    from lightgc2n.export.exporting import ExportOptions, export_run
+    from lightgc2n.export.write_bundle import ExportOptions, export_run
     from lightgc2n.training.run import train_run
     from lightgc2n.training.runs import RunPlan
     from lightgc2n.training.steps import TrainingConfig

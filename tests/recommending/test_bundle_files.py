@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from lightgc2n.data.files import sha256
 from lightgc2n.errors import DataError
+from lightgc2n.files.atomic_writes import sha256
 from lightgc2n.recommending import bundle as bundle_module
 from lightgc2n.recommending.bundle import load_bundle
 from lightgc2n.recommending.bundle_files import SCHEMA, device_checksum, is_bundle, open_bundle, write_facts
-from lightgc2n.recommending.forgetting import forget_in_bundle
+from lightgc2n.recommending.forget_bundle import forget_in_bundle
 from tests.cli.test_commands import run
 from tests.export.town import bundle_of
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.export.exporting import ExportOptions, export_run
-from lightgc2n.export.tables import as_bytes
-from lightgc2n.people import merging
+from lightgc2n.export.onnx_tables import as_bytes
+from lightgc2n.export.write_bundle import ExportOptions, export_run
+from lightgc2n.people import count_training
 from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
-from lightgc2n.recommending.forgetting import forget_in_bundle
+from lightgc2n.recommending.forget_bundle import forget_in_bundle
 from lightgc2n.recommending.people import AccountPeople
 from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig
@@ -46,8 +46,8 @@ def street(tmp_path_factory: pytest.TempPathFactory) -> Street:
     few = TrainingConfig(epochs=1, batch_size=64, learning_rate=0.01)
     train_run(RunPlan(folder / "data", MODEL, training=few), folder / "run")
     with pytest.MonkeyPatch.context() as patch:  # how well the count is learned is not the question
-        patch.setattr(merging, "MERGES", 100)
-        patch.setattr(merging, "TRIALS", 30)
+        patch.setattr(count_training, "MERGES", 100)
+        patch.setattr(count_training, "TRIALS", 30)
         for name, options in (("bundle", ExportOptions()), ("bytes", ExportOptions(int8=True))):
             export_run(folder / "run", folder / name, options)
     made = folder / "run", folder / "bundle", folder / "bytes"

@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.errors import OutputError
 from lightgc2n.recommending.recommender import Recommendations, Recommender, load
-from lightgc2n.recommending.writing import write_recommendations
+from lightgc2n.recommending.write_lists import write_recommendations
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig

@@ -8,11 +8,11 @@ import torch
 
 import lightgc2n
 from lightgc2n.data.batches import Batch
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import UNSEEN, SplitConfig, split_dataset
 from lightgc2n.errors import DataError, ScoreError, SettingError
 from lightgc2n.recommending.ownership import Ownership
 from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig

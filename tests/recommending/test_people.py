@@ -10,13 +10,13 @@ import pytest
 from lightgc2n import zoo
 from lightgc2n.cli.people import _count_in_words
 from lightgc2n.data.dataset import Dataset
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.people.finding import People, PeopleFinder
+from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.recommending.finders import training_logs
 from lightgc2n.recommending.persons import ASSUMED
 from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lightgc2n.serving.running import reserve
 from lightgc2n.serving.server import Server
 from lightgc2n.serving.service import Service
 from lightgc2n.serving.settings import Limits, ServiceSettings
+from lightgc2n.serving.workers import reserve
 from tests.export.town import bundle_of
 from tests.recommending.test_bundle_files import sign
 

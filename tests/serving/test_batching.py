@@ -11,7 +11,7 @@ from lightgc2n.recommending.answers import Recommendations
 from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
 from lightgc2n.serving import batching
 from lightgc2n.serving.batching import Batcher
-from lightgc2n.serving.refusals import RefusedError
+from lightgc2n.serving.errors import RefusedError
 from tests.export.town import bundle_of
 from tests.recommending.test_bundle import assert_same
 

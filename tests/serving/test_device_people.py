@@ -10,20 +10,20 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from lightgc2n.data.dataset import load_dataset
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import SplitConfig, split_dataset
-from lightgc2n.export.people import write_people
-from lightgc2n.export.tables import as_bytes
-from lightgc2n.people import merging
-from lightgc2n.people.counting import FEATURES, OF_EVIDENCE, CountHead
-from lightgc2n.people.finding import People, PeopleFinder
-from lightgc2n.people.points import Logs
+from lightgc2n.export.onnx_tables import as_bytes
+from lightgc2n.export.people_tables import write_people
+from lightgc2n.people import count_training
+from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE, CountHead
+from lightgc2n.people.finder import People, PeopleFinder
+from lightgc2n.people.session_points import Logs
 from lightgc2n.people.sessions import newest_sessions
 from lightgc2n.recommending.bundle_files import FINDER, FINDER_FACTS, BundleFiles
 from lightgc2n.recommending.bundle_people import read_finder
 from lightgc2n.recommending.finders import training_logs
 from lightgc2n.recommending.people import by_weight
 from lightgc2n.recommending.persons import MOST_SESSIONS
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from tests.serving.folders import NEEDS_CHROMIUM, PAGE, opened_page, served
 
 pytestmark = [pytest.mark.browser, NEEDS_CHROMIUM]
@@ -82,8 +82,8 @@ def assert_twins(found: dict[str, Any], wanted: People) -> None:
 def learned(logs: Logs) -> dict[bool, PeopleFinder]:
     """With times and without; the count is learned from few merges, since how well is not the question."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merging, "MERGES", 100)
-        patch.setattr(merging, "TRIALS", 30)
+        patch.setattr(count_training, "MERGES", 100)
+        patch.setattr(count_training, "TRIALS", 30)
         shown = {True: logs, False: replace(logs, times=None)}
         return {timed: PeopleFinder.learn(some, np.random.default_rng(0)) for timed, some in shown.items()}
 
@@ -145,7 +145,7 @@ def test_of_a_long_history_the_same_part_is_analysed(page: Any, learned: dict[bo
 
 
 def test_times_are_read_alike(page: Any) -> None:
-    from lightgc2n.recommending.times import read_times
+    from lightgc2n.recommending.history_times import read_times
 
     written = ["2024-05-01 09:00", "2024-05-01T09:00:00.000001", "1969-12-31", "2024-02-29T23:59:59Z"]
     written += ["2024-05-01T11:00:00+02:00", "2024-05-01 11:00-0530"]

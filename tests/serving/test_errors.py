@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.serving.refusals import RefusedError, from_problem
+from lightgc2n.serving.errors import RefusedError, from_problem
+from lightgc2n.serving.json_size import MOST_NESTED, SMALL, refuse_shape
 from lightgc2n.serving.settings import Limits, ServiceSettings, read_keys, refuse_open_door
-from lightgc2n.serving.shape import MOST_NESTED, SMALL, refuse_shape
 from tests.export.town import bundle_of
 from tests.serving.running import Client, Running, running, wait_for
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from lightgc2n.serving.errors import RefusedError
 from lightgc2n.serving.fair_pool import AbandonedError, Check, FairPool
-from lightgc2n.serving.memory import FREE_BYTES, Memory
-from lightgc2n.serving.refusals import RefusedError
+from lightgc2n.serving.request_memory import FREE_BYTES, Memory
 
 
 class Gate:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lightgc2n.serving import routes_lists
-from lightgc2n.serving.refusals import RefusedError
+from lightgc2n.serving.errors import RefusedError
 from tests.export.town import bundle_of
 from tests.serving.running import Client, Running, running, wait_for
 

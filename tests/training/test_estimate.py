@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from lightgc2n import zoo
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.models.contract import Model
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training import estimate as estimating
 from lightgc2n.training.estimate import Estimate, estimate
 from lightgc2n.training.loop import BEST, LAST

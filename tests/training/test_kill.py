@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lightgc2n.data.households import HouseholdConfig, generate
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.checkpoints import load_checkpoint
 from lightgc2n.training.epoch_log import read_rows
 from lightgc2n.training.loop import BEST, LAST

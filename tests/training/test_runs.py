@@ -9,10 +9,10 @@ import torch
 from safetensors import SafetensorError
 
 from lightgc2n.data.dataset import load_dataset
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.importing import ImportOptions, import_log
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import DataError, OutputError
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training import checkpoints
 from lightgc2n.training.run import evaluate_run, train_run
 from lightgc2n.training.runs import RUN, RunPlan, load_run, plan_of, read_run

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from lightgc2n.data.households import HouseholdConfig, generate
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.loop import LAST
 
 MODELS = ("lightgc2n-plus", "lightgc2n", "sasrec", "gru4rec", "nais")

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding, linear, relu
 
-from lightgc2n.baselines.ncf.inputs import (
+from lightgc2n.baselines.ncf.ncf_inputs import (
     AccountAlone,
     AccountAndHistory,
     NewestItems,

@@ -15,11 +15,11 @@ from lightgc2n import zoo
 from lightgc2n.baselines.tida_gcn.tida_gcn import TiDAGCN, TiDAGCNConfig
 from lightgc2n.data.batches import Batch, training_batches
 from lightgc2n.data.dataset import Domain, load_dataset
-from lightgc2n.data.households import HouseholdConfig, generate
 from lightgc2n.data.splits import SplitConfig, Training, split_dataset
 from lightgc2n.errors import SettingError
 from lightgc2n.graph.domain_graph import build_intervals
 from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import evaluate_run, train_run
 from lightgc2n.training.runs import RunPlan, load_run
 from lightgc2n.training.steps import TrainingConfig

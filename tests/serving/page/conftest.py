@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lightgc2n.data.household_titles import write_titles
-from lightgc2n.data.households import HouseholdConfig, generate
-from lightgc2n.export.exporting import ExportOptions, export_run
+from lightgc2n.export.write_bundle import ExportOptions, export_run
 from lightgc2n.paper.report_files import write_report
+from lightgc2n.synthetic.household_titles import write_titles
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
 from lightgc2n.training.steps import TrainingConfig

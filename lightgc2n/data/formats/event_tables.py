@@ -1,0 +1,202 @@
+"""Event tables: one event a row, in CSV, TSV, RecBole's .inter, MovieTweetings' .dat or JSON lines.
+
+Polars parses a block at once. A block in which anything is wrong is read again in small pieces, and a piece in which
+anything is wrong row by row, to say which row it is.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from lightgc2n.data.formats.blocks import Block, Record, read_blocks
+from lightgc2n.data.formats.columns import find_columns
+from lightgc2n.data.formats.rows import BadRow, BadRowError, Tally, id_problem, record_text, shown
+from lightgc2n.data.formats.table_formats import TableFormat
+from lightgc2n.data.formats.time_columns import TimeReader, time_reader
+from lightgc2n.errors import DataError
+
+TIME_SAMPLE = 10_000
+SAMPLED_BYTES = 2**20  # usually hold so many times
+NAMES_SAMPLE = 1000
+LINE, TEXT = "\0line", "\0text"  # columns of ours; a NUL cannot stand in a name that was read from a file
+
+
+@dataclass
+class TableReader:
+    """Reads one table; after the first block it knows the columns and how times are written."""
+
+    path: Path
+    form: TableFormat
+    tally: Tally
+    told: Mapping[str, str]  # role -> column name, as far as the caller has named them
+    unit: str = "auto"
+    header: Sequence[str] = ()  # column names of a file without a header
+    names: list[str] = field(default_factory=list)  # all columns of the table
+    columns: dict[str, str] = field(default_factory=dict)
+    times: TimeReader | None = None
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Good rows, block by block: account, item, and where there are such columns time (µs), domain, member."""
+        for block in read_blocks(self.path, self.form.separator if self.form.quoted else ""):
+            if not self.names:
+                if not block.rows:
+                    continue
+                block = self._read_header(block)
+            if not block.rows:
+                continue
+            if "time" in self.columns and self.times is None:
+                self.times = time_reader(self.unit, self._time_sample(block))
+            if block.lines > len(block.ends):
+                block = self._take_apart(block)
+            self.tally.rows += block.rows
+            yield from self._good_rows(block)
+
+    def _read_header(self, block: Block) -> Block:
+        """Learn the column names and return the rows of the block."""
+        names, first = list(self.header or self.form.fixed_names), next(block.records())
+        where = f"{self.path}:{first.line}"
+        if not names and self.form.names_in_rows:
+            names = self._names_in_rows(block)
+        elif not names:
+            first, block = block.after_header()
+            try:
+                names = self.form.names(record_text(first))
+            except BadRowError as problem:
+                raise DataError(f"{where}: no header: {problem.reason}.") from None
+            for name in names:
+                if "\n" in name and self.form.separator in name:
+                    raise DataError(
+                        f"{where}: the header has a stray quote, which joins it with the lines after it: "
+                        f"expected a column name, found '{shown(name)}'. Remove the quote."
+                    )
+        self.columns, self.names = find_columns(names, self.told, where), names
+        return block
+
+    def _names_in_rows(self, block: Block) -> list[str]:
+        """All names in the first rows; a row may lack some of them."""
+        names: dict[str, None] = {}
+        first_problem = ""
+        for record in islice(block.records(), NAMES_SAMPLE):
+            try:
+                names |= dict.fromkeys(self.form.names(record_text(record)))
+            except BadRowError as problem:
+                first_problem = first_problem or f"{self.path}:{record.line}: {problem.reason}."
+        if not names and first_problem:
+            raise DataError(first_problem)
+        return list(names)
+
+    def _good_rows(self, block: Block) -> Iterator[pl.DataFrame]:
+        frame = self._fast(block)
+        if frame is not None:
+            yield frame
+            return
+        for piece in block.pieces():
+            frame = self._fast(piece) if len(piece.data) < len(block.data) else None
+            yield frame if frame is not None else self._slow(piece)
+
+    def _time_sample(self, block: Block) -> pl.Series:
+        """The first times of the block, whatever else is wrong with their rows."""
+        time = self.columns["time"]
+        frame = self._parsed(next(block.pieces(SAMPLED_BYTES)))
+        if frame is not None and len(found := frame[time].filter(frame[time] != "")) >= TIME_SAMPLE:
+            return found.head(TIME_SAMPLE)
+        texts = (self._text(record, time) for record in block.records())
+        return pl.Series(list(islice(filter(None, texts), TIME_SAMPLE)), dtype=pl.String)
+
+    def _text(self, record: Record, column: str) -> str | None:
+        try:
+            return self.form.row(record_text(record), self.names, {"": column})[column]
+        except BadRowError:
+            return None
+
+    def _take_apart(self, block: Block) -> Block:
+        """The block with records divided into their lines where stray quotes have joined them; counts the others."""
+        spans = block.spans_lines()
+        places = zip(block.starts[spans].tolist(), block.ends[spans].tolist(), strict=True)
+        stray = np.array(
+            [self._is_joined(block.data[start : end - 1].split(b"\n")) for start, end in places], dtype=bool
+        )
+        block = block.divided(np.flatnonzero(spans)[stray].tolist())
+        self.tally.joined_rows += int((~stray).sum())
+        self.tally.joined_lines += block.lines - len(block.ends) + int((~stray).sum())
+        return block
+
+    def _is_joined(self, lines: list[bytes]) -> bool:
+        """Whether stray quotes have joined these lines, rather than one field that has line breaks.
+
+        Cut at every separator, each of them is then a good row. A text may look like that too, but hardly where every
+        row has a time, and it does no harm to take the lines apart where they are a bad row together.
+        """
+        cut = replace(self.form, quoted=False)
+        if any(line.count(cut.separator.encode()) != len(self.names) - 1 for line in lines):
+            return False
+        are_good = self._are_good(cut, [line.removesuffix(b"\r") for line in lines])
+        return are_good and ("time" in self.columns or not self._are_good(self.form, [b"\n".join(lines)]))
+
+    def _are_good(self, form: TableFormat, records: Sequence[bytes]) -> bool:
+        checked, bad = self._checked(form, (Record(0, data) for data in records))
+        return not bad and not checked["bad"].any()
+
+    def _fast(self, block: Block) -> pl.DataFrame | None:
+        """The rows of a block in which all is well, otherwise None."""
+        frame = self._parsed(block)
+        if frame is None:
+            return None
+        checked = check_rows(self._by_role(frame), self.columns, self.times)
+        return None if checked["bad"].any() else checked.select(*self.columns)
+
+    def _parsed(self, block: Block) -> pl.DataFrame | None:
+        """The rows of a block in which each can be divided into fields, otherwise None."""
+        if not block.is_clean():
+            return None
+        try:
+            frame = self.form.frame(block.without_empty_lines(), self.names, self.columns, block.well_formed)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            return None
+        return frame if len(frame) == block.rows else None
+
+    def _slow(self, block: Block) -> pl.DataFrame:
+        """The good rows of a block with bad ones, which are rejected."""
+        checked, bad = self._checked(self.form, block.records())
+        bad += checked.filter("bad").select(LINE, "column", "reason", TEXT).rows()
+        self.tally.reject(self.path, sorted(bad))
+        return checked.filter(~pl.col("bad")).select(*self.columns)
+
+    def _checked(self, form: TableFormat, records: Iterable[Record]) -> tuple[pl.DataFrame, list[BadRow]]:
+        """The records that can be divided into fields, each checked, and those that cannot."""
+        rows: list[dict[str, Any]] = []
+        bad: list[BadRow] = []
+        for record in records:
+            try:
+                text = record_text(record)
+                rows.append(form.row(text, self.names, self.columns) | {LINE: record.line, TEXT: text[:200]})
+            except BadRowError as problem:
+                first = record.data[:200].partition(b"\n")[0]
+                bad.append((record.line, problem.column, problem.reason, first.decode("utf-8", "replace")))
+        kinds = dict.fromkeys(self.columns.values(), pl.String) | {LINE: pl.Int64, TEXT: pl.String}
+        frame = self._by_role(pl.DataFrame(rows, schema=kinds), keep=(LINE, TEXT))
+        return check_rows(frame, self.columns, self.times), bad
+
+    def _by_role(self, frame: pl.DataFrame, keep: Sequence[str] = ()) -> pl.DataFrame:
+        return frame.select(*(pl.col(name).alias(role) for role, name in self.columns.items()), *keep)
+
+
+def check_rows(frame: pl.DataFrame, columns: Mapping[str, str], times: TimeReader | None) -> pl.DataFrame:
+    """The frame with times as numbers, and for each row whether it is `bad`, the `reason`, and the `column`."""
+    problems = {role: id_problem(pl.col(role)) for role in ("account", "item", "domain") if role in columns}
+    if times is not None:
+        frame = frame.with_columns(times.microseconds(frame["time"]).alias("time"), written=pl.col("time"))
+        problems["time"] = times.problem("time", "written")
+    if "member" in columns:  # an unknown member is no fault, an unusable name is
+        frame = frame.with_columns(pl.when(pl.col("member") != "").then("member").alias("member"))
+        problems["member"] = pl.when(pl.col("member").is_not_null()).then(id_problem(pl.col("member")))
+    reason = pl.coalesce(*problems.values())
+    places = (pl.when(why.is_not_null()).then(pl.lit(columns[role])) for role, why in problems.items())
+    return frame.with_columns(reason=reason, column=pl.coalesce(*places)).with_columns(
+        bad=pl.col("reason").is_not_null()
+    )

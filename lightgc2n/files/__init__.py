@@ -1,0 +1,1 @@
+"""Writing files safely: atomic writes, one writer at a time, and which folders the product made."""

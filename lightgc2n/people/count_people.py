@@ -1,0 +1,151 @@
+"""How many people: chances of one to five, from evidence about pairs of sessions, in a fixed number of array steps.
+
+Shapes: N sessions of one account, A accounts, F features, K people.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lightgc2n.data.dataset import Longs
+from lightgc2n.people.assigning import assign, fits
+from lightgc2n.people.clustering import MOST_PEOPLE
+from lightgc2n.people.groups import softmax
+from lightgc2n.people.session_points import Floats
+
+SHARES = np.array([0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # of pairs that are one person's
+OF_EVIDENCE = 3 + len(SHARES) + 3 * MOST_PEOPLE  # features; two more follow
+FEATURES = OF_EVIDENCE + 2
+FARTHEST = 4  # standard deviations
+ROUNDING = 1e-9  # what spreads no more is the same everywhere
+STEPS, RATE, DECAY = 600, 0.05, 0.03
+CAUTION = 1.0  # log odds in favour of one person, when it comes to deciding and nothing better is known
+MOST_SPLIT = 0.15  # of single accounts, where it is known who they are
+
+
+def count_features(evidence: Floats, size: Longs, again: float) -> Floats:
+    """What an account looks like [F]; how long its log is has no place here, since that says nothing of people.
+
+    Args:
+        evidence, size: as for `evidence_features`.
+        again: the share of what sessions hold that an earlier one of them holds too: some things a person has once.
+    """
+    return np.concatenate([evidence_features(evidence, size), [np.log(size).std(), np.log1p(100 * again)]])
+
+
+def evidence_features(evidence: Floats, size: Longs) -> Floats:
+    """What the evidence looks like, the first OF_EVIDENCE features.
+
+    Args:
+        evidence: log(p_same / p_other) of each pair [N, N], symmetric, 0 on the diagonal.
+        size: events of each session.
+    """
+    number = len(evidence)
+    pairs = evidence[np.triu_indices(number, 1)] if number > 1 else np.zeros(1)
+    likely = share_likelihoods(pairs)
+    spectrum = np.append(np.linalg.eigvalsh(evidence)[::-1], np.zeros(MOST_PEOPLE))[:MOST_PEOPLE] / number
+    held, fit = np.array([_agreement(evidence, size, people) for people in range(1, MOST_PEOPLE + 1)]).T
+    shape = [pairs.mean(), pairs.std(), SHARES[likely.argmax()]]
+    return np.concatenate([shape, likely, spectrum, np.diff(held, prepend=0), np.diff(fit, prepend=0)])
+
+
+def share_likelihoods(pairs: Floats) -> Floats:
+    """The mean log likelihood of pairs if a share of them were one person's, for each of SHARES, above that of none."""
+    return np.log1p(SHARES * np.expm1(pairs)[:, None]).mean(axis=0)
+
+
+def _agreement(evidence: Floats, size: Longs, people: int) -> tuple[float, float]:
+    """What so many people explain: evidence inside people, and how well sessions fit them, for each session."""
+    belongs = assign(evidence, size, people)
+    inside = np.trace(belongs.T @ evidence @ belongs)
+    fit = (fits(evidence, np.sqrt(size), belongs) * belongs).sum()
+    return inside / len(evidence), fit / len(evidence)
+
+
+@dataclass(frozen=True)
+class CountHead:
+    """Softmax regression on features and their squares."""
+
+    centre: Floats  # [F]
+    spread: Floats  # [F]
+    weights: Floats  # [2 F + 1, K]
+    caution: float = CAUTION
+
+    @property
+    def taught(self) -> bool:
+        """Whether the evidence plays a part; if not, one person is said whatever it is."""
+        return bool(self.weights[1:].any())
+
+
+def plain_head(features: int = FEATURES) -> CountHead:
+    """One person, whatever the evidence: what is said where nothing could be learned."""
+    weights = np.zeros((2 * features + 1, MOST_PEOPLE))
+    weights[0, 0] = np.log(4.0 * (MOST_PEOPLE - 1))  # four to one
+    return CountHead(np.zeros(features), np.ones(features), weights)
+
+
+def learn_head(features: Floats, people: Longs, prior: Floats | None = None, decay: float = DECAY) -> CountHead:
+    """The head that fits accounts whose people are known best: cross-entropy and a small decay, by Adam.
+
+    Args:
+        people: behind each account, 1 to 5.
+        prior: how often each count is to be expected, if not as often as among these accounts.
+    """
+    target = np.eye(MOST_PEOPLE)[people - 1]
+    weight = np.ones(len(people)) if prior is None else prior[people - 1] / target.mean(axis=0)[people - 1]
+    spread = features.std(axis=0)
+    weights = np.zeros((2 * features.shape[1] + 1, MOST_PEOPLE))
+    head = CountHead(features.mean(axis=0), np.where(spread > ROUNDING, spread, np.inf), weights)
+    rows = expanded(head, features)
+    mean, square = np.zeros((2, *head.weights.shape))
+    for step in range(1, STEPS + 1):
+        slope = slopes(head, rows, target, weight / weight.sum(), decay)
+        mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
+        change = mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
+        head = replace(head, weights=head.weights - RATE * (1 - step / STEPS) * change)
+    return head
+
+
+def slopes(head: CountHead, rows: Floats, target: Floats, weight: Floats, decay: float) -> Floats:
+    """Of the cross-entropy plus half the decay times the squared weights, for each weight.
+
+    Args:
+        rows: expanded features [A, 2 F + 1].
+        target: 1 at the true count [A, K].
+        weight: of each account [A].
+    """
+    return rows.T @ ((softmax(rows @ head.weights) - target) * weight[:, None]) + decay * head.weights
+
+
+def chances(head: CountHead, features: Floats) -> Floats:
+    """Of one person, of two ... behind each account [A, K]; rows sum to one."""
+    return softmax(expanded(head, features) @ head.weights)
+
+
+def expanded(head: CountHead, features: Floats) -> Floats:
+    """One, the features in standard deviations, and half their squares [A, 2 F + 1]."""
+    known = features[:, : len(head.centre)]  # a head that was kept may be older than the last of them
+    scaled = np.clip((known - head.centre) / head.spread, -FARTHEST, FARTHEST)
+    return np.hstack([np.ones((len(scaled), 1)), scaled, (scaled**2 - 1) / 2])
+
+
+def at_most(likely: Floats, most: int) -> Floats:
+    """The same chances [K], if there cannot be more people than this."""
+    possible = np.where(np.arange(len(likely)) < most, likely, 0)
+    return possible / possible.sum()
+
+
+def decide(likely: Floats, caution: float) -> Longs:
+    """The likeliest count of each account, one person being favoured."""
+    favour = np.zeros(likely.shape[1])
+    favour[0] = caution
+    return (np.log(likely + 1e-12) + favour).argmax(axis=1) + 1
+
+
+def fitting_caution(likely: Floats, people: Longs, most: float = MOST_SPLIT) -> float:
+    """The least caution with which at most this share of the accounts of one person is split."""
+    if not (people == 1).any():
+        return CAUTION
+    odds = np.log(likely[people == 1] + 1e-12)
+    needed = np.maximum(odds[:, 1:].max(axis=1) - odds[:, 0], 0)
+    return float(np.quantile(needed, 1 - most, method="higher"))

@@ -1,0 +1,24 @@
+"""From shares of latent users to one person an event: whoever has the strongest share."""
+
+import numpy as np
+import numpy.typing as npt
+
+from lightgc2n.data.dataset import Longs
+from lightgc2n.people.session_points import Logs
+
+Shares = npt.NDArray[np.float32]
+
+
+def strongest(shares: Shares, logs: Logs, count: Longs | None) -> Longs:
+    """For each event the latent user with the largest share.
+
+    Args:
+        shares: of each event for each latent user, [E, K].
+        count: people behind each account, where given: then only as many latent users, those with most of the account.
+    """
+    if count is None:
+        return shares.argmax(axis=1)
+    total = np.zeros((logs.accounts, shares.shape[1]))
+    np.add.at(total, logs.account, shares)
+    place = np.argsort(np.argsort(-total, axis=1, kind="stable"), axis=1)
+    return np.where((place < count[:, None])[logs.account], shares, -np.inf).argmax(axis=1)

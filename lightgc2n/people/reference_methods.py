@@ -1,0 +1,147 @@
+"""Simple ways to say who did what, which every other way must beat.
+
+A method is shown logs and perhaps how many people are behind each account, and gives each event the number of its
+person within the account. Without a count it finds one, at most five.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from lightgc2n.data.dataset import Longs
+from lightgc2n.people.clustering import (
+    MOST_PEOPLE,
+    NEIGHBOURS,
+    best_count,
+    dbscan,
+    distances,
+    k_means,
+    mixture,
+    silhouette,
+    spheres_bic,
+)
+from lightgc2n.people.session_points import Floats, Logs, Matrix, Points, account_points, dates, hours, tastes
+
+Random = np.random.Generator
+Find = Callable[..., "Longs | Told"]  # of logs, counts or None, and a generator
+Cluster = Callable[[Points, Longs | None, Random], Longs]
+Features = Callable[[Logs, Longs], Matrix]
+Cost = Callable[[Points, Longs, int], Floats]
+HOURS_WEIGHT = 0.4  # beside item vectors of length one
+
+
+@dataclass(frozen=True)
+class Told:
+    """An answer that says how sure it is."""
+
+    person: Longs  # [E] the number of each event's person
+    count: Longs  # [A] how many people are behind each account
+    chances: Floats  # [A, 5] of one person, of two ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to say who did what, and when it can be asked."""
+
+    find: Find
+    given: bool = True  # it can be told the count
+    inferred: bool = True  # it can find the count
+    needs: str = ""  # `times`; `hours`: times that tell more than the day; `examples`: accounts whose people are known
+
+
+def one_person(logs: Logs, count: Longs | None, random: Random) -> Longs:
+    """Everything is one person's."""
+    return np.zeros(len(logs.items), dtype=np.int64)
+
+
+def at_random(logs: Logs, count: Longs | None, random: Random, units: str = "event") -> Longs:
+    """A person drawn evenly for each event, or for each session; without a count that is drawn evenly too."""
+    if count is None:
+        count = random.integers(1, MOST_PEOPLE + 1, size=logs.accounts)
+    unit = getattr(logs, units)
+    drawn = random.random(int(unit[-1]) + 1)
+    return (drawn[unit] * count[logs.account]).astype(np.int64)
+
+
+def by_clusters(
+    logs: Logs,
+    count: Longs | None,
+    random: Random,
+    *,
+    cluster: Cluster,
+    features: Features = tastes,
+    units: str = "event",
+) -> Longs:
+    """Events or sessions of an account grouped by their features."""
+    unit: Longs = getattr(logs, units)
+    values = features(logs, unit)
+    label = np.zeros(len(values), dtype=np.int64)
+    owner = logs.account[np.flatnonzero(np.diff(unit, prepend=-1))]
+    for rows, places, points in account_points(values, owner, logs.accounts):
+        label[places] = cluster(points, None if count is None else count[rows], random)[points.known]
+    return label[unit]
+
+
+def tastes_and_hours(logs: Logs, unit: Longs) -> Matrix:
+    """What and when, side by side."""
+    return np.hstack([tastes(logs, unit), np.float32(HOURS_WEIGHT) * hours(logs, unit)])
+
+
+def k_means_people(points: Points, count: Longs | None, random: Random, *, cost: Cost, fewest: int = 1) -> Longs:
+    """k-means; without a count that of the smallest cost."""
+    if count is not None:
+        return k_means(points, count, random)
+
+    def grouped(counts: Longs) -> tuple[Longs, Floats]:
+        label = k_means(points, counts, random)
+        return label, cost(points, label, int(counts.max()))
+
+    return best_count(points, range(fewest, MOST_PEOPLE + 1), grouped)
+
+
+def blur(points: Points, label: Longs, people: int) -> Floats:
+    """How little groups stand out, by their silhouette."""
+    return -silhouette(points, label, people)
+
+
+def mixture_people(points: Points, count: Longs | None, random: Random) -> Longs:
+    """A mixture of Gaussians; without a count by BIC."""
+    if count is not None:
+        return mixture(points, count, random)[0]
+    return best_count(points, range(1, MOST_PEOPLE + 1), lambda counts: mixture(points, counts, random))
+
+
+def dbscan_people(points: Points, count: Longs | None, random: Random) -> Longs:
+    """DBSCAN, whose reach is the median distance to the last of the neighbours that make a point dense."""
+    apart = np.where(points.known[:, None, :] & points.known[:, :, None], distances(points), np.nan)
+    place = np.minimum(NEIGHBOURS, points.known.sum(axis=1)) - 1
+    last = np.take_along_axis(np.sort(apart, axis=2), place[:, None, None], axis=2)[:, :, 0]
+    reach = np.nanmedian(np.where(points.known, last, np.nan), axis=1)
+    return dbscan(points, reach)
+
+
+def _sessions(cluster: Cluster, features: Features = tastes) -> Find:
+    return partial(by_clusters, cluster=cluster, features=features, units="session")
+
+
+# One person has no silhouette, so by silhouette there are always two people or more.
+BY_SILHOUETTE = partial(k_means_people, cost=blur, fewest=2)
+BY_BIC = partial(k_means_people, cost=spheres_bic)
+
+FLOORS: dict[str, Method] = {
+    "one-person": Method(one_person),
+    "random": Method(at_random),
+    "random-sessions": Method(partial(at_random, units="session")),
+    "k-means": Method(partial(by_clusters, cluster=BY_SILHOUETTE)),
+    "mixture": Method(partial(by_clusters, cluster=mixture_people)),
+    "session-k-means": Method(_sessions(BY_SILHOUETTE)),
+    "session-k-means-bic": Method(_sessions(BY_BIC), given=False),
+    "session-mixture": Method(_sessions(mixture_people)),
+    "session-dbscan": Method(_sessions(dbscan_people), given=False),
+    "session-dates": Method(_sessions(BY_SILHOUETTE, dates), needs="times"),
+    "session-k-means-hours": Method(_sessions(BY_SILHOUETTE, tastes_and_hours), needs="hours"),
+    "session-mixture-hours": Method(_sessions(mixture_people, tastes_and_hours), needs="hours"),
+    "session-dbscan-hours": Method(_sessions(dbscan_people, tastes_and_hours), given=False, needs="hours"),
+}

@@ -1,0 +1,112 @@
+"""Every answer is counted, timed, logged and sent with headers that keep browsers careful."""
+
+import time
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lightgc2n.serving.errors import RefusedError, out_of_resources
+from lightgc2n.serving.logs import log, log_problem
+from lightgc2n.serving.request_ids import HEADER, id_for, request_id
+from lightgc2n.serving.service import GONE, Service
+
+METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"})
+Headers = tuple[tuple[bytes, bytes], ...]
+
+ALWAYS: Headers = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"))
+ANSWER: Headers = (*ALWAYS, (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"))
+PAGE: Headers = (
+    *ALWAYS,
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; "
+        b"connect-src 'self'; font-src 'self'; manifest-src 'self'; worker-src 'self'; frame-src 'self'; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+)
+# One file with its styles and pictures inside; it may be shown inside the page, and may run nothing.
+REPORT: Headers = (
+    *ALWAYS,
+    (b"referrer-policy", b"no-referrer"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'; sandbox",
+    ),
+)
+
+
+class Observer:
+    """Stands around everything else, so that nothing leaves unseen."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+        self._metrics, self._log_ids = service.metrics, service.settings.log_ids
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status, sent = time.perf_counter(), GONE, 0
+        request_id.set(id_for(scope["headers"]))
+        inner = scope
+        if scope["method"] == "HEAD":  # the same as GET; the web server leaves the body out
+            inner = {**scope, "method": "GET", "head": True}
+
+        async def observed(message: Message) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self._add_headers(scope["path"], message)
+            elif inner is scope:
+                sent += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(inner, receive, observed)
+        except Exception as problem:
+            log_problem(problem, self._log_ids, request_id=request_id.get(), **self._asked(scope))
+            if status != GONE:
+                raise  # half an answer is out: the connection is cut, so that nobody takes it for a whole one
+            mistake = out_of_resources(problem) or RefusedError(
+                500, "internal", "this should not happen, and it has been logged."
+            )
+            await mistake.response()(scope, receive, observed)
+        finally:
+            self._note(scope["method"], inner, status, sent, time.perf_counter() - started)
+
+    def _add_headers(self, path: str, message: Message) -> None:
+        headers = message["headers"]
+        if path == "/" or path.startswith(("/page/", "/ort/")):
+            headers += PAGE
+        elif path == "/report":
+            headers += REPORT
+        else:
+            headers += ANSWER
+        if not any(name == b"cache-control" for name, _ in headers):
+            headers.append((b"cache-control", b"no-store"))
+        headers.append((HEADER, request_id.get().encode()))
+        if self._service.draining:
+            headers.append((b"connection", b"close"))
+
+    def _note(self, asked: str, scope: Scope, status: int, sent: int, seconds: float) -> None:
+        method = asked if asked in METHODS else "other"
+        route = getattr(scope.get("route"), "path_format", "other")
+        try:
+            self._metrics.count_request(method, route, status, seconds)
+        except OSError as problem:  # workers add up in files; the answer counts more than its count
+            log_problem(problem, self._log_ids)
+        facts: dict[str, Any] = {
+            "method": method,
+            "route": route,
+            "status": status,
+            "ms": round(1e3 * seconds, 2),
+            "bytes": sent,
+            "request_id": request_id.get(),
+        }
+        log("request", **facts, **self._asked(scope))
+
+    def _asked(self, scope: Scope) -> dict[str, Any]:
+        """What names somebody; logged only where that was asked for."""
+        return {"path": scope["path"], **scope.get("ids", {})} if self._log_ids else {}

@@ -1,0 +1,1 @@
+"""Generated logs: households, and single users merged into shared accounts."""

@@ -1,0 +1,42 @@
+"""What the items of a generated world are called: their genre, the number of the title, and the episode."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lightgc2n.files.atomic_writes import new_file
+from lightgc2n.synthetic.household_world import DOMAINS, GENRES, HouseholdConfig, World, build_world
+
+# Genres of the same number are related across domains; the names say nothing of who watches.
+GENRE_NAMES = {
+    "video": (
+        *("Crime", "Comedy", "Nature", "History", "Space", "Travel", "Cooking", "Music"),
+        *("Sport", "Drama", "Adventure", "Mystery", "Dance", "Animals", "Theatre", "Engines"),
+    ),
+    "learn": (
+        *("Law", "Languages", "Biology", "Archaeology", "Astronomy", "Geography", "Nutrition", "Instruments"),
+        *("Fitness", "Writing", "Outdoors", "Logic", "Movement", "Farming", "Rhetoric", "Mechanics"),
+    ),
+}
+PART = {"video": "episode", "learn": "lesson"}
+
+
+def titles_of(world: World) -> list[str]:
+    """The title of each item, such as "Nature 12" or "Biology 3, lesson 2"; no two are the same."""
+    titles = []
+    number_in_genre = np.zeros(len(DOMAINS) * GENRES, dtype=np.int64)
+    for genre, length in zip(world.unit_genre.tolist(), world.unit_length.tolist(), strict=True):
+        number_in_genre[genre] += 1
+        domain = DOMAINS[genre // GENRES]
+        name = f"{GENRE_NAMES[domain][genre % GENRES]} {number_in_genre[genre]}"
+        titles += [name] if length == 1 else [f"{name}, {PART[domain]} {part}" for part in range(1, length + 1)]
+    return titles
+
+
+def write_titles(config: HouseholdConfig, seed: int, out: Path, force: bool = False) -> int:
+    """Writes an id, a tab and a title a line for the world of `seed`, and returns how many."""
+    world = build_world(config, seed)
+    lines = [f"{item}\t{title}\n" for item, title in zip(world.item_ids(), titles_of(world), strict=True)]
+    with new_file(out, force) as temporary:
+        temporary.write_text("".join(lines), encoding="utf-8")
+    return len(lines)

@@ -1,0 +1,171 @@
+"""A generated log of households, from nothing but settings and a seed: an event table, or a prepared dataset.
+
+Households are made a chunk at a time, each chunk from its own random stream, so memory stays bounded and the first
+accounts of a world are the same however many are asked for.
+"""
+
+import gzip
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+import numpy as np
+
+from lightgc2n.data.dataset import DATASET, MICROSECONDS, Longs, write_dataset
+from lightgc2n.data.members import GUEST
+from lightgc2n.data.tombstones import keep_tombstones
+from lightgc2n.errors import SettingError
+from lightgc2n.files.atomic_writes import new_file, new_folder, scratch_folder
+from lightgc2n.progress import step
+from lightgc2n.synthetic.household_viewing import Viewing, watch
+from lightgc2n.synthetic.household_world import DOMAINS, HouseholdConfig, People, World, build_world, draw_people
+
+__all__ = ["HouseholdConfig", "Households", "generate", "generate_chunks"]
+
+EVENTS_AT_ONCE = 100_000
+HEADER = "account_id,item_id,timestamp,domain,member\n"
+NOTE = "Generated households: no real person is in this log."
+
+
+@dataclass(frozen=True)
+class Households:
+    """Some neighbouring households of a world: who lives there and what they watch."""
+
+    first: int  # number of the first household
+    count: int
+    people: People
+    viewing: Viewing
+
+    def account_ids(self) -> list[str]:
+        return [f"h{self.first + home:06d}" for home in range(self.count)]
+
+    def member_ids(self) -> list[str]:
+        """The name of each of the people, such as h000123-2, or h000123-guest."""
+        homes, numbers = self.people.home.tolist(), self.people.number.tolist()
+        pairs = zip(homes, numbers, strict=True)
+        return [f"h{self.first + home:06d}-{number or GUEST}" for home, number in pairs]
+
+
+def generate(config: HouseholdConfig, seed: int, out: Path, force: bool = False) -> dict[str, Any]:
+    """Writes the world of `seed` to `out` and returns what was made: name, options and counts.
+
+    Args:
+        out: a file ending in .csv or .csv.gz becomes an event table, anything else a prepared dataset.
+    """
+    if out.suffix.lower() in (".parquet", ".jsonl", ".json", ".tsv", ".zst"):
+        raise SettingError(
+            f"--out {out}: a table is written as .csv or .csv.gz; a name without an ending is a dataset."
+        )
+    world = build_world(config, seed)
+    is_table = out.name.endswith((".csv", ".csv.gz"))
+    return (_write_table if is_table else _write_folder)(config, seed, world, out, force)
+
+
+def generate_chunks(config: HouseholdConfig, seed: int, world: World) -> Iterator[Households]:
+    """All households of the world, some thousands of events at a time."""
+    # The size of a chunk must not depend on the number of accounts: it decides which stream makes which household.
+    homes = int(np.ceil(EVENTS_AT_ONCE / config.events_per_account))
+    with step("Generating households", total=config.accounts) as progress:
+        for chunk, first in enumerate(range(0, config.accounts, homes)):
+            random = np.random.default_rng([seed, 1 + chunk])  # 0 is the stream of the world itself
+            people = draw_people(config, world, homes, random)
+            viewing = watch(config, world, people, random)
+            count = min(homes, config.accounts - first)
+            yield Households(first, count, people, _first_homes(viewing, count))
+            progress.advance(count)
+
+
+def _first_homes(viewing: Viewing, count: int) -> Viewing:
+    stop = int(np.searchsorted(viewing.home, count))
+    return Viewing(
+        home=viewing.home[:stop],
+        person=viewing.person[:stop],
+        domain=viewing.domain[:stop],
+        time=viewing.time[:stop],
+        item=viewing.item[:stop],
+    )
+
+
+def _write_table(config: HouseholdConfig, seed: int, world: World, out: Path, force: bool) -> dict[str, Any]:
+    item_ids, events = world.item_ids(), 0
+    with new_file(out, force) as temporary, _text_file(temporary) as file:
+        file.write(HEADER)
+        for homes in generate_chunks(config, seed, world):
+            file.writelines(_rows(homes, item_ids))
+            events += len(homes.viewing.item)
+    counts = {"accounts": config.accounts, "events": events, "items": len(item_ids)}
+    return {"name": out.name, "options": _options(config, seed), "notes": [NOTE], "counts": counts}
+
+
+def _rows(homes: Households, item_ids: list[str]) -> Iterator[str]:
+    accounts, members = homes.account_ids(), homes.member_ids()
+    seen = homes.viewing
+    columns = (seen.home.tolist(), seen.item.tolist(), seen.time.tolist(), seen.domain.tolist(), seen.person.tolist())
+    for home, item, time, domain, person in zip(*columns, strict=True):
+        yield f"{accounts[home]},{item_ids[item]},{time},{DOMAINS[domain]},{members[person]}\n"
+
+
+@contextmanager
+def _text_file(path: Path) -> Iterator[TextIO]:
+    """`path` opened for text, compressed when its name ends in .gz."""
+    with path.open("wb") as file, _packed(file, path.name.endswith(".gz")) as packed:
+        text = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
+        yield text
+        text.flush()
+        text.detach()
+
+
+def _packed(file: BinaryIO, compress: bool) -> Any:
+    # Name and time stay out of the header, so that one seed gives the same bytes every day.
+    return gzip.GzipFile(filename="", mode="wb", compresslevel=4, fileobj=file, mtime=0) if compress else file
+
+
+def _write_folder(config: HouseholdConfig, seed: int, world: World, out: Path, force: bool) -> dict[str, Any]:
+    with new_folder(out, force, kind=DATASET) as folder, scratch_folder(folder) as scratch:
+        lengths, member_names = _spool(generate_chunks(config, seed, world), scratch)
+        manifest = write_dataset(
+            folder,
+            name=out.name,
+            kind="logs",
+            accounts=[f"h{number:06d}" for number in range(config.accounts)],
+            items=world.item_ids(),
+            domains=world.domains,
+            offsets=np.concatenate([[0], np.cumsum(lengths)]),
+            sequence_accounts=np.arange(config.accounts),
+            events=np.memmap(scratch / "events", dtype=np.int32, mode="r"),
+            times=np.memmap(scratch / "times", dtype=np.int64, mode="r"),
+            members=np.memmap(scratch / "members", dtype=np.int32, mode="r"),
+            member_names=member_names,
+            source="generated households",
+            options=_options(config, seed),
+            notes=[NOTE],
+        )
+        keep_tombstones(out, folder)
+    return manifest
+
+
+def _spool(chunks: Iterator[Households], scratch: Path) -> tuple[Longs, list[str]]:
+    """The events of each account and the names of all who acted; the events themselves go to raw files."""
+    lengths: list[Longs] = []
+    names: list[str] = []
+    with (
+        (scratch / "events").open("wb") as events,
+        (scratch / "times").open("wb") as times,
+        (scratch / "members").open("wb") as members,
+    ):
+        for homes in chunks:
+            acting, member = np.unique(homes.viewing.person, return_inverse=True)
+            homes.viewing.item.astype(np.int32).tofile(events)
+            (homes.viewing.time * MICROSECONDS).tofile(times)
+            (len(names) + member).astype(np.int32).tofile(members)
+            chunk_names = homes.member_ids()
+            names += [chunk_names[person] for person in acting]
+            lengths.append(np.bincount(homes.viewing.home, minlength=homes.count))
+    return np.concatenate(lengths), names
+
+
+def _options(config: HouseholdConfig, seed: int) -> dict[str, Any]:
+    return asdict(config) | {"seed": seed}

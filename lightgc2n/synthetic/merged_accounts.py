@@ -1,0 +1,214 @@
+"""Shared accounts with known members: whole users of a dataset, drawn at random and merged by time into households."""
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightgc2n.config import LARGEST_SEED, setting
+from lightgc2n.data.dataset import DATASET, LABELS, Dataset, Ints, Longs, write_dataset
+from lightgc2n.data.tombstones import keep_tombstones
+from lightgc2n.errors import DataError, SettingError
+from lightgc2n.files.atomic_writes import new_folder
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateOptions:
+    """How households are drawn; fragments by year with 5 events in each domain repeat the recipe of HAMAZON."""
+
+    members: str = setting("2-4", help="People in one household: 3, or 2-4 for a size drawn evenly from 2 to 4.")
+    seed: int = setting(0, at_least=0, at_most=LARGEST_SEED, help="Everything random follows from this number.")
+    min_events: int = setting(10, at_least=1, help="Users with fewer events are not used.")
+    accounts: int = setting(0, at_least=0, help="Households to make (0: as many as the users allow).")
+    fragments: str = setting("none", choices=("none", "year"), help="Cut each household's log by calendar year (UTC).")
+    min_events_per_domain: int = setting(
+        0, at_least=0, help="Drop fragments (or whole households) with fewer events in any domain."
+    )
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The smallest and the largest household."""
+        found = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", self.members)
+        smallest, largest = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+        if not 1 <= smallest <= largest:
+            raise SettingError(f"members {self.members!r}: expected a number such as 3, or a range such as 2-4.")
+        return smallest, largest
+
+
+@dataclass(frozen=True)
+class MergedLog:
+    """One row per event, household by household, oldest first within each."""
+
+    household: Ints
+    sequence: Longs
+    user: Ints
+    item: Ints
+    time: Longs
+
+    def where(self, keep: Bools) -> "MergedLog":
+        return MergedLog(*(getattr(self, field.name)[keep] for field in dataclasses.fields(self)))
+
+
+def simulate(source: Dataset, options: SimulateOptions, out: Path, force: bool = False) -> dict[str, Any]:
+    """The manifest of a new dataset at `out`, whose accounts each merge several accounts of `source`."""
+    _refuse_unmergeable(source)
+    with new_folder(out, force, kind=DATASET) as folder:
+        randomness = np.random.default_rng(options.seed)
+        enough = np.flatnonzero(_events_per_account(source) >= options.min_events)
+        household_of_user = draw_households(enough, len(source.accounts), options, randomness)
+        drawn = merge_by_time(source, household_of_user, options.fragments, randomness)
+        log = drawn.where(_wanted_sequences(source, drawn, options)[drawn.sequence])
+        counts = {
+            "users": len(source.accounts),
+            "users_with_too_few_events": len(source.accounts) - len(enough),
+            "users_left_over": int(len(enough) - (household_of_user >= 0).sum()),
+            "users_used": len(np.unique(log.user)),
+            "sequences_dropped": int(drawn.sequence[-1] + 1 - len(_starts(log.sequence))),
+        }
+        manifest = _write(folder, source, options, log, counts)
+        keep_tombstones(out, folder)
+    return manifest
+
+
+def draw_households(
+    enough: npt.NDArray[Any], users: int, options: SimulateOptions, randomness: np.random.Generator
+) -> Ints:
+    """The household of each of the `users` users, -1 for those in none.
+
+    Args:
+        enough: the users with enough events; the last few stay out when the next household drawn needs more of them.
+    """
+    smallest, largest = options.sizes
+    shuffled = randomness.permutation(enough)
+    sizes = randomness.integers(smallest, largest + 1, size=len(shuffled) // smallest)
+    stops = np.cumsum(sizes)
+    households = int(np.searchsorted(stops, len(shuffled), side="right"))
+    if households == 0:
+        raise DataError(
+            f"{len(enough):,} users have at least {options.min_events} events, but the first household drawn needs "
+            f"{sizes[0] if len(sizes) else smallest}. Lower --min-events or --members."
+        )
+    household_of_user = np.full(users, -1, dtype=np.int32)
+    household_of_user[shuffled[: stops[households - 1]]] = np.repeat(np.arange(households), sizes[:households])
+    return household_of_user
+
+
+def merge_by_time(
+    source: Dataset, household_of_user: Ints, fragments: str, randomness: np.random.Generator
+) -> MergedLog:
+    """The events of all households; events with equal stamps stand in random order."""
+    assert source.times is not None
+    user = np.repeat(source.sequence_accounts, source.lengths)
+    used = np.flatnonzero(household_of_user[user] >= 0)
+    household, time = household_of_user[user[used]], source.times[used]
+    # Neither the member nor the order in the file may break a tie: files are often sorted by item within a day.
+    order = np.lexsort((randomness.random(len(used)), time, household))
+    household, time, rows = household[order], time[order], used[order]
+    return MergedLog(household, _sequences(household, time, fragments), user[rows], source.events[rows], time)
+
+
+def _sequences(household: Ints, time: Longs, fragments: str) -> Longs:
+    """The sequence that each event belongs to: one per household, or one per household and year."""
+    starts = np.ones(len(household), dtype=bool)
+    starts[1:] = np.diff(household) != 0
+    if fragments == "year":
+        year = time.astype("datetime64[us]").astype("datetime64[Y]").astype(np.int64)
+        starts[1:] |= np.diff(year) != 0
+    return np.cumsum(starts, dtype=np.int64) - 1
+
+
+def _wanted_sequences(source: Dataset, log: MergedLog, options: SimulateOptions) -> Bools:
+    """Which sequences have enough events in every domain and belong to the households asked for."""
+    domains = len(source.domains)
+    domain = np.searchsorted([domain.stop for domain in source.domains], log.item, side="right")
+    cells = (log.sequence[-1] + 1) * domains
+    per_domain = np.bincount(log.sequence * domains + domain, minlength=cells).reshape(-1, domains)
+    wanted: Bools = per_domain.min(axis=1) >= options.min_events_per_domain
+    household = log.household[_starts(log.sequence)]
+    households = np.unique(household[wanted])
+    if len(households) < max(options.accounts, 1):
+        raise DataError(
+            f"{source.name}: {len(households):,} accounts can be made, {max(options.accounts, 1):,} are needed. "
+            f"Lower --accounts, --members, --min-events or --min-events-per-domain."
+        )
+    # Households stand in the order they were drawn, so the first ones are a fair choice.
+    return wanted & (household <= households[: options.accounts or None][-1])
+
+
+def _write(
+    folder: Path, source: Dataset, options: SimulateOptions, log: MergedLog, counts: dict[str, int]
+) -> dict[str, Any]:
+    starts = _starts(log.sequence)
+    households, accounts = np.unique(log.household[starts], return_inverse=True)
+    users, members = np.unique(log.user, return_inverse=True)
+    return write_dataset(
+        folder,
+        name=f"{source.name} merged {options.members}",
+        kind="logs",
+        accounts=[f"household-{number:05d}" for number in range(len(households))],
+        items=source.items,
+        domains=source.domains,
+        offsets=np.append(starts, len(log.sequence)),
+        sequence_accounts=accounts,
+        events=log.item,
+        times=log.time,
+        members=members,
+        member_names=[source.accounts[user] for user in users],
+        source={"dataset": source.name, "checksum": source.checksum},
+        options=dataclasses.asdict(options),
+        notes=_notes(source, options, counts),
+        counts=counts,
+    )
+
+
+def _notes(source: Dataset, options: SimulateOptions, counts: dict[str, int]) -> list[str]:
+    """Sentences that say how the accounts came about and what became of the rest."""
+    notes = [
+        f"Simulated: each account merges {options.members} users of {source.name} by time; "
+        f"events with equal stamps stand in random order (seed {options.seed})."
+    ]
+    if few := counts["users_with_too_few_events"]:
+        notes.append(f"Users with fewer than {options.min_events} events, not used: {few:,}.")
+    if left_over := counts["users_left_over"]:
+        notes.append(f"Users left over, too few to fill the next household, not used: {left_over:,}.")
+    if dropped := counts["sequences_dropped"]:
+        notes.append(f"Sequences dropped ({_why_dropped(options)}): {dropped:,}.")
+    if source.parts is not None:
+        notes.append(f"The division of {source.name} into train and test does not carry over.")
+    return notes
+
+
+def _why_dropped(options: SimulateOptions) -> str:
+    reasons = []
+    if options.min_events_per_domain:
+        reasons.append(f"fewer than {options.min_events_per_domain} events in some domain")
+    if options.accounts:
+        reasons.append(f"not among the first {options.accounts:,} accounts")
+    return ", or ".join(reasons)
+
+
+def _refuse_unmergeable(source: Dataset) -> None:
+    if source.kind != "logs":
+        raise DataError(f"{source.name} holds {source.kind}, not logs. Simulate from whole logs with a time per event.")
+    if source.times is None or source.targets is not None:
+        raise DataError(
+            f"{source.name} has no time for every event, so logs cannot be merged. "
+            f"Import a source with times, naming its time column."
+        )
+    if f"{LABELS}/members.npy" in source.manifest.get("files", {}):
+        raise DataError(f"{source.name}: its accounts have members already. Simulate from accounts of one user each.")
+
+
+def _events_per_account(source: Dataset) -> npt.NDArray[Any]:
+    return np.bincount(source.sequence_accounts, weights=source.lengths, minlength=len(source.accounts))
+
+
+def _starts(sequence: Longs) -> Longs:
+    """Where each run of equal values begins."""
+    return np.flatnonzero(np.diff(sequence, prepend=-1))

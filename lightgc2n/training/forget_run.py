@@ -1,0 +1,57 @@
+"""Accounts are taken out of a run: its weights move to its dataset as that is now, without them."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from lightgc2n.data.dataset import read_ids
+from lightgc2n.errors import DataError
+from lightgc2n.files.atomic_writes import new_folder
+from lightgc2n.files.folder_kinds import refuse_foreign
+from lightgc2n.files.writer_lock import recover
+from lightgc2n.training.checkpoints import load_checkpoint, save_checkpoint
+from lightgc2n.training.loop import BEST
+from lightgc2n.training.run import new_model, open_data, validation
+from lightgc2n.training.runs import RUN_FOLDER, plan_of, read_run, sole_trainer, write_run
+from lightgc2n.training.warm_start import warm_start, write_vocabularies
+
+
+def accounts_in_run(run: Path, accounts: Collection[str]) -> list[str]:
+    """Return which of the accounts the run holds."""
+    read_run(run)
+    recover(run / "people")
+    refuse_foreign(run, RUN_FOLDER)
+    path = run / "accounts.txt"
+    return sorted(set(accounts) & set(read_ids(path))) if path.is_file() else []
+
+
+def forget_in_run(run: Path, accounts: Collection[str], data: Path | None = None) -> list[str]:
+    """Replace a run by one on its dataset as it is now, from which the accounts are gone already, and return them.
+
+    Rows of accounts and items move by id. The graph and every count are made from the dataset anew, and weights that
+    validation fits are fitted anew. The optimizer's state, the people finder and the test results are dropped: they
+    hold the accounts too.
+    """
+    recover(run / "people")
+    # The trainer's lock is held until the new run is in place; the dataset is read under it, as it is then.
+    with sole_trainer(run, wait=True), new_folder(run, force=True, kind=RUN_FOLDER, wait=True) as new:
+        gone = accounts_in_run(run, accounts)
+        if not gone:
+            return []
+        plan = plan_of(run) if data is None else replace(plan_of(run), data=data)
+        dataset, split = open_data(plan)
+        left = sorted(set(accounts) & set(dataset.accounts))
+        if left:
+            raise DataError(f"{plan.data}: still holds {left[0]!r}. Forget it there first, with --data {plan.data}.")
+        evaluate = validation(split, "cpu")
+        model = new_model(plan.model, split, plan.settings, plan.training.seed)
+        warm_start(model, dataset, run)
+        progress = load_checkpoint(run / BEST)[2]
+        if evaluate is not None:
+            progress.best_value = evaluate(model.eval())
+        save_checkpoint(new / BEST, model, None, progress)
+        description = read_run(run)
+        data_facts = description["data"] | {"folder": str(plan.data.resolve()), "checksum": dataset.checksum}
+        write_run(new, description | {"data": data_facts})
+        write_vocabularies(new, dataset)
+    return gone
