@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lightgc2n.baselines.simple import POPULARITY_WEIGHT, SimpleBaseline, sparse_tables
 from lightgc2n.config import setting
-from lightgc2n.data.batches import MICROSECONDS_A_DAY, Asked, Batch
+from lightgc2n.data.batches import MICROSECONDS_A_DAY, Batch, LabelledBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.graph.transition_pairs import transition_pairs
@@ -59,7 +59,7 @@ class Trending(SimpleBaseline):
         return True
 
     @torch.no_grad()
-    def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
+    def calibrate(self, validation: Callable[[], Iterator[LabelledBatch]]) -> None:
         """Select the half-life with the best validation MRR@20, the longest of equals."""
         gains = torch.zeros(len(self.HALF_LIVES), dtype=torch.float64, device=self.lately.device)
         for asked in validation():
@@ -182,7 +182,7 @@ class MarkovRecency(SimpleBaseline):
         return {"weight": weight, "fade": fade}
 
     @torch.no_grad()
-    def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
+    def calibrate(self, validation: Callable[[], Iterator[LabelledBatch]]) -> None:
         """Select the weight and the fade with the best validation MRR@20."""
         grid = [(weight, fade) for weight in self.WEIGHTS for fade in self.FADES]
         gains = torch.zeros(len(grid), dtype=torch.float64)
@@ -200,7 +200,7 @@ class _GridSearch:
     item are sorted once and counted by bisection. Items with neither always rank below.
     """
 
-    def __init__(self, baseline: MarkovRecency, asked: Asked) -> None:
+    def __init__(self, baseline: MarkovRecency, asked: LabelledBatch) -> None:
         items = len(baseline.popularity)
         self.queries, tie = len(asked.target), baseline.popularity * POPULARITY_WEIGHT
         row, place = baseline.steps.expand(asked.batch.last)

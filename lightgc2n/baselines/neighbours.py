@@ -17,7 +17,7 @@ from torch import Tensor
 from lightgc2n.baselines.counting import newest_events
 from lightgc2n.baselines.simple import SimpleBaseline, sparse_tables
 from lightgc2n.config import setting
-from lightgc2n.data.batches import Asked, Batch
+from lightgc2n.data.batches import Batch, LabelledBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.layers.sparse import SparseRows, count_pairs
@@ -74,7 +74,7 @@ class ItemKnn(SimpleBaseline):
         return {"fade": float(self.fade)}
 
     @torch.no_grad()
-    def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
+    def calibrate(self, validation: Callable[[], Iterator[LabelledBatch]]) -> None:
         """Select the fade with the best MRR@20 on the first validation events of each domain."""
         gains, asked_so_far = torch.zeros(len(self.FADES), dtype=torch.float64), Counter[Domain | None]()
         for asked in validation():

@@ -1,1 +1,1 @@
-"""Log files become a prepared dataset, a dataset becomes a split, a split becomes batches."""
+"""Import log files into a prepared dataset, split it, and make batches of it."""

@@ -8,10 +8,9 @@ import numpy.typing as npt
 
 
 def save_array(path: Path, array: npt.NDArray[Any]) -> None:
-    """Write an array as `np.save` does.
+    """Write an array as `np.save` does, but keep the system's error.
 
-    On a full disk `np.save` raises an `OSError` without a number, which nobody can tell from other errors; this raises
-    the error of the system.
+    On a full disk `np.save` raises an `OSError` without an error number, so callers cannot recognise it.
     """
     array = np.asarray(array, order="C")
     with path.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Queries and training sequences as padded tensors, some rows at a time."""
+"""Queries and training sequences as batches of padded tensors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -21,14 +21,14 @@ MICROSECONDS_A_DAY = 86_400 * MICROSECONDS
 class Batch:
     """Histories of B accounts, oldest event first, padded on the right.
 
-    Padding holds item 0 and is told by `known`, so that every entry is a valid index.
+    Padding holds item 0, so that every entry is a valid index; `known` masks it out.
     """
 
-    account: Int[Tensor, "B"]  # -1: an account that training does not have
+    account: Int[Tensor, "B"]  # -1: an account without training events
     history: Int[Tensor, "B T"]
     length: Int[Tensor, "B"]
-    ages: Float[Tensor, "B T"] | None = None  # days from each event to the question, where times are known
-    moment: Float[Tensor, "B"] | None = None  # the day of the question since 1970; none: after everything
+    ages: Float[Tensor, "B T"] | None = None  # days from each event to the query, if the data has times
+    moment: Float[Tensor, "B"] | None = None  # the time of the query in days since 1970; None: after all events
 
     @property
     def known(self) -> Bool[Tensor, "B T"]:
@@ -42,25 +42,26 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A batch and what came next in truth."""
+class LabelledBatch:
+    """A batch of queries and the target of each."""
 
     batch: Batch
     target: Int[Tensor, "B"]
-    among: Domain | None = None  # whose items the target is ranked among; none: all items
+    among: Domain | None = None  # the target is ranked among this domain's items; None: among all items
 
 
 def query_batches(
     queries: Queries, rows_per_batch: int, device: torch.device | str = "cpu", among: Domain | None = None
-) -> Iterator[Asked]:
-    """All queries in order; the last batch may be smaller, and counts like any other."""
+) -> Iterator[LabelledBatch]:
+    """Yield all queries in order; the last batch may be smaller."""
     for first, last in _tiles(queries.stop - queries.start, rows_per_batch):
         part = queries.select(np.arange(first, last))
-        yield Asked(make_batch(part, device), torch.as_tensor(part.target.astype(np.int64), device=device), among)
+        target = torch.as_tensor(part.target.astype(np.int64), device=device)
+        yield LabelledBatch(make_batch(part, device), target, among)
 
 
 def _tiles(lengths: Longs, rows: int) -> Iterator[tuple[int, int]]:
-    """Runs of at most `rows` rows that stay small when padded: one endless log must not widen many short ones."""
+    """Yield row ranges of at most `rows` rows and `PADDED_CELLS` cells: one long log must not pad many short ones."""
     first = 0
     while first < len(lengths):
         widest = np.maximum.accumulate(np.maximum(lengths[first : first + rows], 1))
@@ -70,7 +71,7 @@ def _tiles(lengths: Longs, rows: int) -> Iterator[tuple[int, int]]:
 
 
 def make_batch(queries: Queries, device: torch.device | str = "cpu") -> Batch:
-    """The histories of all given queries in one batch."""
+    """Return one batch that holds all given queries."""
     return Batch(
         account=torch.as_tensor(queries.account.astype(np.int64), device=device),
         history=torch.as_tensor(_padded(queries.events, queries.start, queries.stop), device=device),
@@ -81,8 +82,8 @@ def make_batch(queries: Queries, device: torch.device | str = "cpu") -> Batch:
 
 
 def _ages(queries: Queries, device: torch.device | str) -> Float[Tensor, "B T"] | None:
-    """A question is asked at the time of its target: when somebody came to see what to watch next."""
-    now = _asked_at(queries)
+    """Return the age of each event at the time of the query, which is the time of its target."""
+    now = _query_times(queries)
     if now is None or queries.times is None:
         return None
     days = (now[:, None] - _padded(queries.times, queries.start, queries.stop)) / MICROSECONDS_A_DAY
@@ -91,41 +92,41 @@ def _ages(queries: Queries, device: torch.device | str) -> Float[Tensor, "B T"] 
 
 
 def _moment(queries: Queries, device: torch.device | str) -> Float[Tensor, "B"] | None:
-    now = _asked_at(queries)
+    now = _query_times(queries)
     return None if now is None else torch.as_tensor(days_of(now), device=device)
 
 
-def _asked_at(queries: Queries) -> Longs | None:
+def _query_times(queries: Queries) -> Longs | None:
     if queries.times is None or not len(queries) or queries.target_event.max() >= len(queries.times):
         return None
     return queries.times[queries.target_event]
 
 
 def days_of(times: Longs) -> npt.NDArray[np.float32]:
-    """Times as days since 1970, rounded to some minutes."""
+    """Return times as days since 1970; float32 rounds them to a few minutes."""
     return (times / MICROSECONDS_A_DAY).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class TrainingBatch:
-    """Training sequences of B accounts: at every place the item, what came next, and whether that is a target.
+    """Training sequences of B accounts, with the next item at every position.
 
-    A sequence of n events is one row that holds all its n - 1 examples; no prefix is ever copied. The targets stand in
-    `at` once more, as one list, and the items of the logs in `items`, so that a step need not look for them.
+    A sequence of n events is one row with n - 1 training examples; prefixes are not copied. `at` lists the positions of
+    the targets and `items` the distinct items, so that a training step need not compute them.
     """
 
     account: Int[Tensor, "B"]
     log: Int[Tensor, "B T"]
     next_item: Int[Tensor, "B T"]
-    seen: Bool[Tensor, "B T"]  # which places hold an event, not padding
-    counts: Bool[Tensor, "B T"]  # which of them are asked
-    at: Int[Tensor, "P"]  # the places that are asked, as row * T + place
-    share: Float[Tensor, "P"]  # how much each of them counts: all alike, and padding nothing
+    seen: Bool[Tensor, "B T"]  # true at events, false at padding
+    counts: Bool[Tensor, "B T"]  # true at positions whose next item is a target
+    at: Int[Tensor, "P"]  # flat positions of the targets: row * T + position
+    share: Float[Tensor, "P"]  # weight of each target: equal for all, 0 for padding
     items: Int[Tensor, "I"]  # the distinct items of the logs
-    item_share: Float[Tensor, "I"]  # which share of the events each of them is
-    given: Int[Tensor, "B D"] | None = None  # the next item of each domain behind the log, where the source gives it
-    gaps: Float[Tensor, "B T"] | None = None  # days from each event to the next one, where times are known
-    moments: Float[Tensor, "B T"] | None = None  # the day of each next event since 1970, where times are known
+    item_share: Float[Tensor, "I"]  # each item's share of the events
+    domain_targets: Int[Tensor, "B D"] | None = None  # the next item of each domain, if the source stores it separately
+    gaps: Float[Tensor, "B T"] | None = None  # days from each event to the next one, if the data has times
+    moments: Float[Tensor, "B T"] | None = None  # the time of each next event in days since 1970, if the data has times
 
     @classmethod
     def of_rows(
@@ -136,7 +137,7 @@ class TrainingBatch:
         seen: Bool[Tensor, "B T"],
         counts: Bool[Tensor, "B T"],
     ) -> "TrainingBatch":
-        """A batch from its rows; targets and items are looked for here."""
+        """Make a batch from its rows; compute the targets and the distinct items."""
         at = counts.flatten().nonzero()[:, 0]
         items, times = torch.unique(log[seen], return_counts=True)
         share = torch.full(at.shape, 1 / max(1, len(at)), device=at.device)
@@ -144,29 +145,29 @@ class TrainingBatch:
 
     @property
     def target(self) -> Int[Tensor, "P"]:
-        """What came next at the places that are asked."""
+        """The next item at each target position."""
         return self.next_item.flatten()[self.at]
 
     @property
     def row(self) -> Int[Tensor, "P"]:
-        """The row of each place that is asked."""
+        """The row of each target position."""
         return self.at // self.log.shape[1]
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors by name."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: tensor for name, tensor in found.items() if tensor is not None}
+        """Return all tensors by name."""
+        by_name = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: tensor for name, tensor in by_name.items() if tensor is not None}
 
     def to(self, device: torch.device | str) -> "TrainingBatch":
-        """The same batch on another device."""
+        """Return the same batch on another device."""
         return replace(self, **{name: tensor.to(device, non_blocking=True) for name, tensor in self.tensors().items()})
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The least sizes of a batch: what is smaller is filled up with padding that counts for nothing.
+    """The minimal sizes of a batch; smaller batches are padded with entries of weight 0.
 
-    What is larger goes up to a multiple of `grain`, so that few sizes ever occur.
+    Larger sizes are rounded up to a multiple of `grain`, so that few different shapes occur.
     """
 
     rows: int = 0
@@ -176,7 +177,7 @@ class Sizes:
     grain: int = 1
 
     def fill(self, values: npt.NDArray[Any], least: int) -> Tensor:
-        """The values, and zeros behind them."""
+        """Append zeros to the values up to the padded size."""
         size = least if len(values) <= least else -(-len(values) // self.grain) * self.grain
         return torch.from_numpy(np.concatenate([values, np.zeros(size - len(values), dtype=values.dtype)]))
 
@@ -185,11 +186,11 @@ EXACT = Sizes()
 
 
 def sizes_of(train: Training, rows_per_batch: int, grain: int = 256) -> Sizes:
-    """Sizes that nearly every batch fits: those of one pass over the training sequences, rounded up."""
+    """Return sizes that nearly every batch fits into: the maxima of one pass over the training data, rounded up."""
     most = dict.fromkeys(("rows", "places", "targets", "items"), 1)
     for batch in training_batches(train, rows_per_batch, np.random.default_rng(0)):
-        found = {"rows": len(batch.account), "targets": len(batch.at), "items": len(batch.items)}
-        most = {name: max(value, found.get(name, batch.log.shape[1])) for name, value in most.items()}
+        sizes = {"rows": len(batch.account), "targets": len(batch.at), "items": len(batch.items)}
+        most = {name: max(value, sizes.get(name, batch.log.shape[1])) for name, value in most.items()}
     rounded = {name: -(-most[name] // grain) * grain for name in ("targets", "items")}
     return Sizes(rows=most["rows"], places=most["places"], grain=grain, **rounded)
 
@@ -201,7 +202,7 @@ def training_batches(
     device: torch.device | str = "cpu",
     sizes: Sizes = EXACT,
 ) -> Iterator[TrainingBatch]:
-    """All training sequences of two events or more, in a random order if one is given."""
+    """Yield all training sequences of two or more events, shuffled if `order` is given."""
     rows = np.flatnonzero(np.diff(train.offsets) >= 2)
     if order is not None:
         rows = order.permutation(rows)
@@ -230,7 +231,9 @@ def _training_batch(train: Training, rows: Longs, sizes: Sizes) -> TrainingBatch
         share=sizes.fill(share, sizes.targets),
         items=sizes.fill(items.astype(np.int64), sizes.items),
         item_share=sizes.fill(item_share, sizes.items),
-        given=None if train.given is None else torch.from_numpy(train.given[rows].astype(np.int64)),
+        domain_targets=None
+        if train.domain_targets is None
+        else torch.from_numpy(train.domain_targets[rows].astype(np.int64)),
         gaps=None if train.times is None else _gaps(train.times, start, stop, sizes),
         moments=None
         if train.times is None
@@ -244,7 +247,7 @@ def _gaps(times: Longs, start: Longs, stop: Longs, sizes: Sizes) -> Float[Tensor
 
 
 def _padded(events: Ints | Longs, start: Longs, stop: Longs, sizes: Sizes = EXACT) -> Longs:
-    """The events start[b] to stop[b] as row b, filled up with item 0."""
+    """Return a table whose row b holds the events start[b] to stop[b], padded with item 0."""
     length = stop - start
     places, offsets = ranges(start, stop)
     shape = max(sizes.rows, len(start)), max(sizes.places, int(length.max(initial=0)))

@@ -1,16 +1,16 @@
 """The prepared dataset: a folder of flat arrays that load by memory map with numpy alone.
 
-    manifest.json          what this is, where it came from, how much there is, checksums
+    manifest.json          schema, source, counts, checksums
     accounts.txt items.txt one id a line, as given in the source; the line number is the index
     offsets.npy            int64 [S + 1]   sequence s holds the events offsets[s] to offsets[s + 1]
-    sequence_accounts.npy  int32 [S]       whose sequence it is
+    sequence_accounts.npy  int32 [S]       the account of each sequence
     events.npy             int32 [E]       item of each event, oldest first within a sequence
-    times.npy              int64 [E]       microseconds since 1970, where the source has times
-    targets.npy            int32 [S, D]    next item of each domain (-1: none), where the source gives it apart
-    parts.npy              uint8 [S]       0 train, 1 test, where the source is already divided
-    labels/                who acted: read by `data.members` alone, for evaluation
+    times.npy              int64 [E]       microseconds since 1970, if the source has times
+    targets.npy            int32 [S, D]    next item of each domain (-1: none), if the source stores it separately
+    parts.npy              uint8 [S]       0 train, 1 test, if the source is already split
+    labels/                which member acted; only `data.members` reads it, for evaluation
 
-Items are numbered across domains, each domain one contiguous range, so an event's domain follows from its item.
+Items are numbered across domains. Each domain is one contiguous range, so the item determines the domain.
 """
 
 import hashlib
@@ -37,10 +37,7 @@ MANIFEST = "manifest.json"
 LABELS = "labels"
 TRAIN_PART, TEST_PART = 0, 1
 ARRAYS = ("offsets", "sequence_accounts", "events", "times", "targets", "parts")
-REJECTED, FORGOTTEN = (
-    "rejected.tsv",
-    "forgotten.json",
-)  # bad rows as they stand in the source; hashes of forgotten accounts
+REJECTED, FORGOTTEN = "rejected.tsv", "forgotten.json"  # the text of bad rows; hashes of forgotten accounts
 DATASET = FolderKind(
     "prepared dataset",
     MANIFEST,
@@ -75,7 +72,7 @@ class Domain:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A prepared dataset. It holds no member labels, so nothing that reads it can learn from them."""
+    """A prepared dataset. It holds no member labels, so no model can learn from them."""
 
     manifest: dict[str, Any]
     accounts: Sequence[str]
@@ -94,12 +91,12 @@ class Dataset:
 
     @property
     def kind(self) -> str:
-        """`logs` (all that an account did, in order) or `windows` (pieces of logs, the target last)."""
+        """`logs` (all events of an account, in order) or `windows` (pieces of logs, the target last)."""
         return str(self.manifest["kind"])
 
     @property
     def checksum(self) -> str:
-        """One checksum over all files of the dataset."""
+        """A checksum over all files of the dataset."""
         return str(self.manifest["checksum"])
 
     @property
@@ -123,7 +120,7 @@ class Dataset:
         raise DataError(f"{self.name}: {unknown_name('domain', name, [domain.name for domain in self.domains])}")
 
     def only(self, name: str) -> "Dataset":
-        """The same accounts with the events of one domain; a target that stood apart becomes the last event."""
+        """Return the same accounts with the events of one domain; a separately stored target becomes the last event."""
         domain = self.domain(name)
         keep = (self.events >= domain.start) & (self.events < domain.stop)
         sequence_of_event = np.repeat(np.arange(len(self.sequence_accounts)), self.lengths)
@@ -170,12 +167,12 @@ def write_dataset(
     notes: Sequence[str] = (),
     counts: dict[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Writes all files into `folder` (use `new_folder` to make that atomic) and returns the manifest.
+    """Write all files into `folder` and return the manifest. Use `new_folder` to make that atomic.
 
     Args:
-        source: what the data was made from; goes into the manifest as it is.
-        options: how it was made, likewise.
-        notes: sentences that a reader of the data should know.
+        source: the origin of the data; copied into the manifest.
+        options: the settings it was made with; copied into the manifest.
+        notes: sentences that a reader of the data should know; copied into the manifest.
         counts: more counts for the manifest, for example of rejected rows.
         members: for each event an index into `member_names`, -1 where unknown.
     """
@@ -224,7 +221,7 @@ def write_dataset(
 
 
 def load_dataset(folder: Path) -> Dataset:
-    """Load the dataset in `folder`, with memory-mapped arrays. A damaged or foreign folder is an error."""
+    """Load the dataset in `folder` with memory-mapped arrays. Raise an error if it is damaged or not a dataset."""
     recover(folder)
     for _ in range(TRIES):
         before = _inode(folder)
@@ -236,11 +233,11 @@ def load_dataset(folder: Path) -> Dataset:
         else:
             if _inode(folder) == before:
                 return dataset
-    raise DataError(f"{folder}: was replaced {TRIES} times while it was read. Try again.")
+    raise DataError(f"{folder}: another process replaced it {TRIES} times during loading. Try again.")
 
 
 def _inode(folder: Path) -> int | None:
-    """Return what tells a folder from the one that replaces it."""
+    """Return a number that changes when another folder replaces this one."""
     return folder.stat().st_ino if folder.exists() else None
 
 
@@ -249,7 +246,7 @@ def _load(folder: Path) -> Dataset:
     for file, facts in manifest["files"].items():
         path = folder / file
         if not path.is_file() or path.stat().st_size != facts["bytes"]:
-            raise DataError(f"{path}: missing, or not the {facts['bytes']:,} bytes of the manifest. Import it again.")
+            raise DataError(f"{path}: missing, or not {facts['bytes']:,} bytes as in the manifest. Import it again.")
     try:
         arrays = {
             name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
@@ -268,14 +265,14 @@ def _load(folder: Path) -> Dataset:
 
 
 def verify_dataset(folder: Path) -> None:
-    """Stops when a file is not what it was when the dataset was written."""
+    """Raise an error if a file has changed since the dataset was written."""
     for file, facts in _read_manifest(folder)["files"].items():
         if not (folder / file).is_file():
             raise DataError(f"{folder / file}: missing. Import it again.")
-        found = sha256(folder / file)
-        if found != facts["sha256"]:
+        checksum = sha256(folder / file)
+        if checksum != facts["sha256"]:
             raise DataError(
-                f"{folder / file}: checksum {found[:12]}…, expected {facts['sha256'][:12]}…. Import it again."
+                f"{folder / file}: checksum {checksum[:12]}…, expected {facts['sha256'][:12]}…. Import it again."
             )
 
 
@@ -286,7 +283,7 @@ def stored_checksum(folder: Path) -> str:
 
 
 def read_ids(path: Path) -> list[str]:
-    """The ids of a vocabulary file, in order."""
+    """Return the ids of a vocabulary file, in order."""
     text = path.read_bytes().decode("utf-8")
     return text.split("\n")[:-1]
 
@@ -309,7 +306,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if schema != SCHEMA:
         raise DataError(f"{path}: schema {schema!r}, this version reads {SCHEMA}. Import it again.")
     if checksum != made:
-        raise DataError(f"{path}: its checksum does not fit its list of files. Import it again.")
+        raise DataError(f"{path}: its checksum does not match its list of files. Import it again.")
     return dict(manifest)
 
 

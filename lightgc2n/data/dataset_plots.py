@@ -1,4 +1,4 @@
-"""Plots of a dataset as PNG files: lengths, popularity, repeats and the times at which people act."""
+"""Plots of a dataset as PNG files: lengths, popularity, repeats and event times."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 STATISTICS = "statistics.json"
 PLOTS = FolderKind("folder of plots", STATISTICS, ("lengths.png", "popularity.png", "repeats.png", "times.png"))
-# Okabe and Ito's colours, told apart by colour-blind readers too; the line styles repeat the distinction in grey.
+# Okabe and Ito's palette is safe for colour-blind readers; line styles distinguish the curves in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LINES = ("-", "--", "-.", ":")
 BINS = 40
@@ -34,7 +34,7 @@ Views = list[tuple[str, Dataset]]
 
 
 def write_plots(dataset: Dataset, numbers: dict[str, Any], out: Path, force: bool = False) -> list[str]:
-    """The names of the plots written into `out`, beside the statistics themselves."""
+    """Write the plots and the statistics into `out`; return the file names of the plots."""
     views = domain_views(dataset)
     if len(views) > 1:
         views.append(("all" if dataset.targets is None else "input", dataset))
@@ -57,7 +57,7 @@ def write_plots(dataset: Dataset, numbers: dict[str, Any], out: Path, force: boo
 
 
 def length_plot(views: Views, name: str) -> "Figure":
-    """A histogram of sequence lengths over a logarithmic axis; bins differ in width, so it shows their means."""
+    """Plot a histogram of sequence lengths on a logarithmic axis; each bar is the mean over the lengths of its bin."""
     figure, (axes,) = plain_figure(f"{name}: sequence lengths")
     edges = _length_edges([data.lengths[data.lengths > 0] for _, data in views])
     for (title, data), style in zip(views, line_styles(len(views)), strict=True):
@@ -65,7 +65,7 @@ def length_plot(views: Views, name: str) -> "Figure":
         counts, _ = np.histogram(lengths, edges)
         axes.stairs(counts / np.diff(edges), edges, label=f"{title} (median {np.median(lengths):,.0f})", **style)
     axes.set(xscale="log", yscale="log", xlabel="events in the sequence", ylabel="sequences of each length")
-    # Wide enough for some ticks even where all sequences have one length, as windows do.
+    # Windows may all have one length; widen the axis so that it has ticks.
     axes.set_xlim(max(0.6, min(edges[0], edges[-1] / 4)), edges[-1])
     _thousands(axes)
     axes.xaxis.set_major_locator(_one_two_five())
@@ -74,7 +74,7 @@ def length_plot(views: Views, name: str) -> "Figure":
 
 
 def popularity_plot(views: Views, name: str) -> "Figure":
-    """How often items occur by rank, and what share of the events the most popular items have."""
+    """Plot item frequency by rank, and the share of events of the most popular items."""
     figure, (ranks, lorenz) = plain_figure(f"{name}: item popularity", panels=2)
     for (title, data), style in zip(views, line_styles(len(views)), strict=True):
         popularity = item_popularity(data)
@@ -92,10 +92,10 @@ def popularity_plot(views: Views, name: str) -> "Figure":
 
 
 def repeat_plot(views: Views, name: str) -> "Figure":
-    """The share of repeats by the position from the end of the sequence."""
+    """Plot the share of repeats by position from the end of the sequence."""
     figure, (axes,) = plain_figure(f"{name}: repeats of an earlier item")
     for (title, data), style in zip(views, line_styles(len(views)), strict=True):
-        # Where few sequences are that long, the rate is noise.
+        # The rate is noise where few sequences are that long.
         enough = max(1, int(REACHED_BY * (data.lengths > 0).sum()))
         rates = repeat_rate_from_end(data, POSITIONS, at_least=enough)
         axes.plot(np.arange(1, POSITIONS + 1), 100 * rates, label=title, **style)
@@ -109,7 +109,7 @@ def repeat_plot(views: Views, name: str) -> "Figure":
 
 
 def time_plot(times: Longs, name: str) -> "Figure":
-    """A heat map of events by weekday and hour, or by weekday and month where the stamps are whole days."""
+    """Plot a heat map of events by weekday and hour, or by weekday and month if timestamps are whole days."""
     cells, labels, unit = _calendar(times)
     figure, (axes,) = plain_figure(f"{name}: when people act", height=3.4)
     image = axes.imshow(cells, cmap="viridis", aspect="auto", vmin=0)
@@ -122,7 +122,7 @@ def time_plot(times: Longs, name: str) -> "Figure":
 
 
 def _calendar(times: Longs) -> tuple[npt.NDArray[np.float64], tuple[str, ...], str]:
-    """The share of events by weekday (rows) and hour or month (columns), the columns' labels and their unit."""
+    """Return the share of events by weekday (rows) and hour or month (columns), the column labels and their unit."""
     seconds = times // MICROSECONDS
     days = seconds // DAY_SECONDS
     weekday = (days + 3) % 7  # day 0, the first of 1970, was a Thursday
@@ -136,9 +136,9 @@ def _calendar(times: Longs) -> tuple[npt.NDArray[np.float64], tuple[str, ...], s
 
 
 def _length_edges(lengths: list[Longs]) -> npt.NDArray[np.float64]:
-    """Bin edges between whole numbers, evenly spaced on a logarithmic axis as far as whole numbers allow."""
-    found = np.concatenate(lengths)
-    return np.unique(np.round(np.geomspace(found.min(), found.max() + 1, BINS))).astype(np.float64) - 0.5
+    """Return bin edges between whole numbers, spaced evenly on a logarithmic axis where possible."""
+    values = np.concatenate(lengths)
+    return np.unique(np.round(np.geomspace(values.min(), values.max() + 1, BINS))).astype(np.float64) - 0.5
 
 
 def plain_figure(title: str, panels: int = 1, height: float = 4.2) -> tuple["Figure", list["Axes"]]:
@@ -164,7 +164,7 @@ def line_styles(count: int) -> list[dict[str, Any]]:
 
 
 def _thousands(axes: "Axes") -> None:
-    """Plain numbers with thousands separators instead of powers of ten."""
+    """Format numbers with thousands separators instead of powers of ten."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     for axis in (axes.xaxis, axes.yaxis):

@@ -1,4 +1,4 @@
-"""From a log as others write it to a prepared dataset."""
+"""Import a log file into a prepared dataset."""
 
 import signal
 from collections.abc import Collection, Sequence
@@ -27,7 +27,7 @@ from lightgc2n.errors import DataError, SettingError
 from lightgc2n.files.atomic_writes import new_folder, refuse_existing, sha256
 from lightgc2n.progress import Step, say, step
 
-# Polars, once loaded, lets a read go on after Ctrl-C, and one that waits for a pipe would then never end.
+# Once polars is loaded, a blocking read ignores Ctrl-C; a read that waits for a pipe would never end.
 if hasattr(signal, "siginterrupt"):
     signal.siginterrupt(signal.SIGINT, True)
 
@@ -45,16 +45,16 @@ TABLE_FORMATS: dict[str, TableFormat] = {
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """How to read a source; what is left out is found by itself."""
+    """How to read a source; options left out are detected."""
 
     format: str = "auto"
     name: str = ""
     columns: dict[str, str] = field(default_factory=dict)  # role -> column name
     header: Sequence[str] = ()  # column names of a table without a header
-    delimiter: str = ""  # of a CSV file, where it is not the one that its header shows
+    delimiter: str = ""  # of a CSV file; empty: detected from the header
     time_unit: str = "auto"
-    ties: str = "file"  # events of an account with equal times: in the order of the file, or at random
-    seed: int = 0  # for ties at random
+    ties: str = "file"  # order of an account's events with equal times: as in the file, or random
+    seed: int = 0  # for random ties
     drop_duplicates: bool = False
     skip_bad: bool = False
 
@@ -65,11 +65,11 @@ def import_log(
     """Read the log at `path` into a prepared dataset at `out` and return its manifest.
 
     Args:
-        tombstones: files of `forget`; the accounts in them are left out, as are those forgotten in a dataset at `out`.
+        tombstones: files written by `forget`; their accounts are left out, and those forgotten in the dataset at `out`.
     """
     refuse_existing(out, force)
     for file in tombstones:
-        read_tombstones(file)  # a wrong file is an error before the log is read
+        read_tombstones(file)  # report a wrong file before the log is read
     source = detect(path, options.format)
     _check_options(options, source.format)
     with new_folder(out, force, kind=DATASET) as folder:
@@ -77,10 +77,10 @@ def import_log(
         content = _read(source, options, tally)
         tally.check(", ".join(str(file) for file in source.files.values()))
         files = [*tombstones, *([out / FORGOTTEN] if (out / FORGOTTEN).exists() else [])]
-        forgotten = [read_tombstones(file) for file in files]  # now: an account may have been forgotten meanwhile
+        forgotten = [read_tombstones(file) for file in files]  # read again: `forget` may have run in the meantime
         notes = content.pop("notes") + source.notes + tally.notes()
-        gone = forgotten_among(content["accounts"], forgotten)
-        notes += _leave_out_forgotten(content, gone, folder)
+        forgotten_accounts = forgotten_among(content["accounts"], forgotten)
+        notes += _leave_out_forgotten(content, forgotten_accounts, folder)
         if not (folder / REJECTED).exists():
             notes = [note.replace(f" ({REJECTED} lists them)", "") for note in notes]
         for note in notes:
@@ -97,19 +97,19 @@ def import_log(
             notes=notes,
             **content,
         )
-        keep_tombstones(out, folder, gone)
+        keep_tombstones(out, folder, forgotten_accounts)
     return manifest
 
 
-def _leave_out_forgotten(content: dict[str, Any], gone: Collection[str], folder: Path) -> list[str]:
-    """Take forgotten accounts out of what was read, and return a note on it."""
-    if not gone:
+def _leave_out_forgotten(content: dict[str, Any], forgotten: Collection[str], folder: Path) -> list[str]:
+    """Remove forgotten accounts from `content` and return a note about it."""
+    if not forgotten:
         return []
-    if len(gone) == len(content["accounts"]):
-        raise DataError("every account of the log was forgotten, so there is nothing to import.")
-    drop_accounts(content, gone)
+    if len(forgotten) == len(content["accounts"]):
+        raise DataError("all accounts of the log were forgotten, so there is nothing to import.")
+    drop_accounts(content, forgotten)
     (folder / REJECTED).unlink(missing_ok=True)  # it may name a forgotten account
-    return [f"{len(gone):,} accounts that were forgotten are left out"]
+    return [f"{len(forgotten):,} accounts that were forgotten are left out"]
 
 
 def _check_options(options: ImportOptions, form: str) -> None:
@@ -122,11 +122,11 @@ def _check_options(options: ImportOptions, form: str) -> None:
             f"found {options.delimiter!r} for {form}."
         )
     if form in LINES and (options.columns or options.header or options.time_unit != "auto"):
-        raise SettingError(f"{form} have neither columns nor times. Leave out the options on them, or name a --format.")
+        raise SettingError(f"{form} have neither columns nor times. Leave out these options, or give another --format.")
 
 
 def _text(name: str) -> str:
-    """A file's name as text; a name in another encoding keeps what can be read of it."""
+    """Return a file name as text; bytes that are not UTF-8 are replaced."""
     return name.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -146,7 +146,7 @@ def _read(source: Source, options: ImportOptions, tally: Tally) -> dict[str, Any
 
 
 def _read_events(source: Source, options: ImportOptions, tally: Tally, progress: Step) -> dict[str, Any]:
-    """One event a row becomes one log an account, ordered by time where there is one, else as in the file."""
+    """Group the events into one log per account, ordered by time if there is one, else as in the file."""
     path = source.files["all"]
     reader: ParquetReader | TableReader
     if source.format == "parquet":
@@ -166,12 +166,12 @@ def _read_events(source: Source, options: ImportOptions, tally: Tally, progress:
     columns = {role: np.concatenate(chunks.pop(role)) for role in list(chunks)}
     tally.read += len(columns.get("account", ()))
     if not columns or not len(columns["account"]):
-        found = f"{tally.rejected:,} bad rows only" if tally.rejected else "none"
-        raise DataError(f"{path}: expected events, found {found}.")
+        content = f"{tally.rejected:,} bad rows only" if tally.rejected else "none"
+        raise DataError(f"{path}: expected events, found {content}.")
     if len(names := coders["domain"].ids()) > MOST_DOMAINS:
         raise DataError(
             f"{path}: column {reader.columns['domain']}: expected at most {MOST_DOMAINS} domains, "
-            f"found {len(names):,}. If it means something else, rename it in the log."
+            f"found {len(names):,}. If the column is not a domain, rename it in the log."
         )
     notes = ["columns: " + ", ".join(f"{role} from {name!r}" for role, name in reader.columns.items())]
     if reader.times:
@@ -224,7 +224,7 @@ def _take(columns: dict[str, npt.NDArray[Any]], rows: npt.NDArray[Any]) -> None:
 
 
 def _duplicates(columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
-    """Which rows repeat an earlier one of the same account, item and time; rows are in order of account and time."""
+    """Return which rows repeat an earlier account, item and time; rows are sorted by account and time."""
     account, time = columns["account"], columns["time"]
     same = (account[1:] == account[:-1]) & (time[1:] == time[:-1])
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
@@ -239,7 +239,7 @@ def _duplicates(columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
 
 
 def _note_on_ties(columns: dict[str, npt.NDArray[Any]], options: ImportOptions) -> list[str]:
-    """Says how many accounts end in events of equal time, whose order is then the file's, or chance."""
+    """Return a note on how many accounts end in events of equal time, whose order is the file's or random."""
     account, time = columns["account"], columns["time"]
     last = np.flatnonzero(np.append(np.diff(account) != 0, True))
     before = last[last > 0]
@@ -247,11 +247,11 @@ def _note_on_ties(columns: dict[str, npt.NDArray[Any]], options: ImportOptions) 
     if not tied:
         return []
     order = "the order of the file" if options.ties == "file" else f"a random order (seed {options.seed})"
-    return [f"in {tied:,} of {len(last):,} accounts the last two events share one time; they stand in {order} (--ties)"]
+    return [f"in {tied:,} of {len(last):,} accounts the last two events have equal times; they are in {order} (--ties)"]
 
 
 def _order(account: Codes, time: npt.NDArray[np.int64] | None, options: ImportOptions) -> npt.NDArray[Any] | None:
-    """The order by account, then time, then place in the file or chance; None where the rows stand in it already."""
+    """Return the order by account, then time, then file position or chance; None if the rows are sorted already."""
     if time is not None and options.ties == "random":
         return np.lexsort((np.random.default_rng(options.seed).permutation(len(time)), time, account))
     step_account = np.diff(account)
@@ -266,12 +266,12 @@ def _order(account: Codes, time: npt.NDArray[np.int64] | None, options: ImportOp
 def _number_by_domain(
     items: Codes, domains: Codes | None, coders: dict[str, Coder]
 ) -> tuple[list[str], list[Domain], Codes]:
-    """Item ids, domains and the renumbered items: each domain one range. The same id in two domains is two items."""
+    """Renumber items so that each domain is one range. The same id in two domains is two items."""
     ids = coders["item"].ids()
     if domains is None:
         return ids, [Domain("all", 0, len(ids))], items
     names = coders["domain"].ids()
-    rank = np.argsort(np.argsort(names))  # domains stand in the order of their names
+    rank = np.argsort(np.argsort(names))  # domains are sorted by name
     keys = rank[domains].astype(np.int64) * len(ids) + items
     present = np.zeros(len(names) * len(ids), dtype=bool)
     present[keys] = True

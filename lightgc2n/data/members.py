@@ -1,6 +1,6 @@
-"""Who really acted, where that is known: for evaluation alone.
+"""Member labels: who acted at each event, for evaluation only.
 
-No model, graph, layer or trainer imports this module; a test holds that.
+No model, graph, layer or trainer imports this module; a test checks that.
 """
 
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ class Members:
 
     @property
     def guests(self) -> npt.NDArray[np.bool_]:
-        """Which members, such as h000123-guest, come now and then and are not behind the account."""
+        """Which members are guests, such as h000123-guest: they visit now and then and do not share the account."""
         return np.array([name.endswith(f"-{GUEST}") for name in self.names], dtype=bool)
 
 
 def load_members(folder: Path) -> Members | None:
-    """The member labels of the dataset in `folder`, or None where nobody knows them."""
+    """Return the member labels of the dataset in `folder`, or None if it has none."""
     path = folder / LABELS / "members.npy"
     if not path.is_file():
         return None

@@ -1,6 +1,6 @@
-"""What a model is asked: the events that it is shown, and what came next in truth.
+"""Queries: the events a model sees, and the target it has to predict.
 
-Data of several domains asks for the next item of each of them: after one cut, the first event of the domain.
+In data of several domains a cut may have one target for each domain: the domain's first event after the cut.
 """
 
 from dataclasses import dataclass, replace
@@ -16,10 +16,10 @@ UNSEEN = -1
 
 @dataclass(frozen=True)
 class Queries:
-    """Questions to a model: query q shows the events start[q] to stop[q] of an account and asks for the target."""
+    """Query q shows the events start[q] to stop[q] of an account; its target is the item to predict."""
 
-    account: Ints  # UNSEEN for an account that training does not have
-    owner: Ints  # the account, known or not: for counting and resampling, never shown to a model
+    account: Ints  # UNSEEN for an account without training events
+    owner: Ints  # the true account, for counting and resampling; never shown to a model
     start: Longs
     stop: Longs
     target: Ints
@@ -31,49 +31,49 @@ class Queries:
         return len(self.target)
 
     def select(self, rows: npt.NDArray[Any]) -> "Queries":
-        """The queries at the given places."""
+        """Return the queries at the given positions."""
         chosen = ("account", "owner", "start", "stop", "target", "target_event")
         return replace(self, **{name: getattr(self, name)[rows] for name in chosen})
 
 
-def questions_at(dataset: Dataset, account: Ints, start: Longs, stop: Longs, asked: npt.NDArray[np.bool_]) -> Queries:
-    """One query for each row that is asked: the events from `start` to `stop` are shown, the next one is the target."""
-    return _queries(dataset, account[asked], start[asked], stop[asked], stop[asked].astype(np.int64))
+def queries_at(dataset: Dataset, account: Ints, start: Longs, stop: Longs, rows: npt.NDArray[np.bool_]) -> Queries:
+    """Return one query for each selected row: it shows the events from `start` to `stop`; the next is its target."""
+    return _queries(dataset, account[rows], start[rows], stop[rows], stop[rows].astype(np.int64))
 
 
-def questions_by_domain(
-    dataset: Dataset, account: Ints, start: Longs, cut: Longs, stop: Longs, asked: npt.NDArray[np.bool_]
+def queries_by_domain(
+    dataset: Dataset, account: Ints, start: Longs, cut: Longs, stop: Longs, selected: npt.NDArray[np.bool_]
 ) -> Queries:
-    """For each row that is asked and each domain its first event from `cut` on and before `stop`, if there is one."""
+    """Return for each selected row and each domain the first event from `cut` on and before `stop`, if there is one."""
     firsts = first_places(dataset, cut)
-    rows = [np.flatnonzero(asked & (place < stop)) for place in firsts]
-    found = np.concatenate(rows)
+    rows = [np.flatnonzero(selected & (place < stop)) for place in firsts]
+    row = np.concatenate(rows)
     places = np.concatenate([place[row] for place, row in zip(firsts, rows, strict=True)])
-    order = np.lexsort((places, found))
-    found, places = found[order], places[order]
-    return _queries(dataset, account[found], start[found], cut[found], places)
+    order = np.lexsort((places, row))
+    row, places = row[order], places[order]
+    return _queries(dataset, account[row], start[row], cut[row], places)
 
 
 def first_places(dataset: Dataset, cut: Longs) -> list[Longs]:
-    """For each domain the first place from each cut on with an event of it; beyond all events where there is none."""
-    events, found = len(dataset.events), []
+    """Return for each domain its first position from each cut on; the number of events if there is none."""
+    events, firsts = len(dataset.events), []
     for number in range(len(dataset.domains)):
         place = np.where(dataset.event_domains == number, np.arange(events), events)
         following = np.minimum.accumulate(np.append(place, events)[::-1])[::-1]
-        found.append(following[cut].astype(np.int64))
-    return found
+        firsts.append(following[cut].astype(np.int64))
+    return firsts
 
 
-def given_targets(dataset: Dataset, rows: npt.NDArray[np.bool_]) -> Queries:
-    """For each sequence of `rows` and each domain the target that the source gives apart from the sequence."""
+def separate_targets(dataset: Dataset, rows: npt.NDArray[np.bool_]) -> Queries:
+    """Return for each sequence of `rows` and each domain the target that the source stores separately."""
     assert dataset.targets is not None
     chosen, number = np.nonzero((dataset.targets >= 0) & rows[:, None])
     targets = dataset.targets[chosen, number]
-    # The targets stand behind all events, so that each has a place of its own, in no sequence.
-    asked = replace(dataset, events=np.concatenate([dataset.events, targets]).astype(np.int32), times=None)
+    # The targets are appended after all events, so that each has its own position outside of every sequence.
+    extended = replace(dataset, events=np.concatenate([dataset.events, targets]).astype(np.int32), times=None)
     account, bounds = np.asarray(dataset.sequence_accounts), np.asarray(dataset.offsets)
     places = len(dataset.events) + np.arange(len(targets))
-    return _queries(asked, account[chosen], bounds[:-1][chosen], bounds[1:][chosen], places)
+    return _queries(extended, account[chosen], bounds[:-1][chosen], bounds[1:][chosen], places)
 
 
 def _queries(dataset: Dataset, account: Ints, start: Longs, stop: Longs, places: Longs) -> Queries:

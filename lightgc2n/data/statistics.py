@@ -1,6 +1,6 @@
-"""What a dataset holds, as plain numbers: the table of the paper's appendix A2, and what decides how hard it is.
+"""Statistics of a dataset: the table of the paper's appendix A2, and measures of difficulty.
 
-A column of the table is a `Dataset` with some of the events: one domain, all of them, or the input without targets.
+A column of the table is a `Dataset` with part of the events: one domain, all of them, or the input without targets.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ Numbers = dict[str, Any]
 
 
 def statistics(dataset: Dataset, members: Members | None = None) -> Numbers:
-    """All statistics as a dictionary that JSON can hold; a number that is not defined is None."""
+    """Return all statistics as a dictionary for JSON; undefined numbers are None."""
     apart, several = dataset.targets is not None, len(dataset.domains) > 1
     domains = {name: column(data) for name, data in domain_views(dataset)}
     everything = column(_with_targets(dataset), order_known=not apart) if several else next(iter(domains.values()))
@@ -41,17 +41,17 @@ def statistics(dataset: Dataset, members: Members | None = None) -> Numbers:
 
 
 def domain_views(dataset: Dataset) -> list[tuple[str, Dataset]]:
-    """Each domain's name and events, its targets included."""
+    """Return each domain's name and its events, targets included."""
     if len(dataset.domains) == 1 and dataset.targets is None:
         return [(dataset.domains[0].name, dataset)]
     return [(domain.name, dataset.only(domain.name)) for domain in dataset.domains]
 
 
 def column(data: Dataset, order_known: bool = True) -> Numbers:
-    """The statistics of the events in `data`.
+    """Return the statistics of the events in `data`.
 
     Args:
-        order_known: false where several targets stand at the end of a sequence in no particular order.
+        order_known: false if the order of the targets at the end of a sequence is unknown.
     """
     lengths = data.lengths
     per_account = np.bincount(data.sequence_accounts, weights=lengths, minlength=len(data.accounts))
@@ -81,12 +81,12 @@ def column(data: Dataset, order_known: bool = True) -> Numbers:
 
 
 def sequence_of_event(data: Dataset) -> Longs:
-    """The sequence that each event belongs to."""
+    """Return the sequence index of each event."""
     return np.repeat(np.arange(len(data.sequence_accounts)), data.lengths)
 
 
 def same_sequence(data: Dataset) -> Bools:
-    """For each event but the last, whether the next one belongs to the same sequence."""
+    """Return for each event but the last whether the next one belongs to the same sequence."""
     together = np.ones(max(len(data.events) - 1, 0), dtype=bool)
     inner = (data.offsets > 0) & (data.offsets < len(data.events))
     together[data.offsets[inner] - 1] = False
@@ -94,9 +94,9 @@ def same_sequence(data: Dataset) -> Bools:
 
 
 def repeated_events(data: Dataset) -> Bools:
-    """For each event, whether its item came earlier in the same sequence."""
+    """Return for each event whether its item occurs earlier in the same sequence."""
     key = sequence_of_event(data) * len(data.items) + data.events
-    # A stable sort puts equal pairs of sequence and item side by side, the earliest first.
+    # A stable sort groups equal pairs of sequence and item, the earliest first.
     order = np.argsort(key, kind="stable")
     key = key[order]
     repeated = np.zeros(len(key), dtype=bool)
@@ -105,10 +105,10 @@ def repeated_events(data: Dataset) -> Bools:
 
 
 def repeat_rate_from_end(data: Dataset, positions: int, at_least: int = 1) -> npt.NDArray[np.float64]:
-    """The repeat rate of the last events of all sequences, of the last but one, and so on.
+    """Return the repeat rate at the last event of all sequences, the last but one, and so on.
 
     Args:
-        at_least: a position that fewer sequences reach gets NaN.
+        at_least: positions that fewer sequences reach get NaN.
     """
     back = np.repeat(data.offsets[1:], data.lengths) - 1 - np.arange(len(data.events))
     near = back < positions
@@ -118,13 +118,13 @@ def repeat_rate_from_end(data: Dataset, positions: int, at_least: int = 1) -> np
 
 
 def item_popularity(data: Dataset) -> Longs:
-    """How often each item that occurs occurs, the most popular first."""
+    """Return the count of each item that occurs, in decreasing order."""
     counts = np.bincount(data.events, minlength=len(data.items))
     return np.sort(counts[counts > 0])[::-1]
 
 
 def domain_switches(data: Dataset) -> Numbers:
-    """How often neighbouring events differ in their domain, and how long each domain's runs are."""
+    """Return how often neighbouring events differ in domain, and the run lengths of each domain."""
     together, domains = same_sequence(data), data.event_domains
     switches = together & (domains[1:] != domains[:-1])
     starts = np.flatnonzero(np.concatenate([np.ones(min(len(domains), 1), bool), ~together | switches]))
@@ -140,7 +140,7 @@ def domain_switches(data: Dataset) -> Numbers:
 
 
 def member_statistics(data: Dataset, members: Members) -> Numbers:
-    """How many people share an account, and how often neighbouring events are of different people."""
+    """Return how many people share an account, and how often neighbouring events are by different people."""
     known = np.flatnonzero(np.asarray(members.of_event) >= 0)
     who, sequence = members.of_event[known].astype(np.int64), sequence_of_event(data)[known]
     pairs = np.unique(data.sequence_accounts[sequence].astype(np.int64) * len(members.names) + who)
@@ -161,17 +161,17 @@ def member_statistics(data: Dataset, members: Members) -> Numbers:
 
 
 def _switch_rate_of_random_order(sequence_and_member: Longs, members: int) -> float | None:
-    """The share of neighbours that would differ if each sequence kept its events and lost its order."""
+    """Return the share of neighbours that would differ if the events of each sequence were shuffled."""
     pairs, events = np.unique(sequence_and_member, return_counts=True)
     total = np.bincount(pairs // max(members, 1), weights=events)
     same = np.bincount(pairs // max(members, 1), weights=events * (events - 1))
     total, same = total[total > 0], same[total > 0]
-    # n events have n - 1 neighbouring pairs, each of one person with chance Σ nᵢ(nᵢ - 1) / n(n - 1).
+    # n events have n - 1 neighbouring pairs; a pair is by one person with probability Σ nᵢ(nᵢ - 1) / n(n - 1).
     return _ratio((total - 1 - same / total).sum(), (total - 1).sum())
 
 
 def _with_targets(dataset: Dataset) -> Dataset:
-    """The dataset with each sequence's targets as its last events."""
+    """Return the dataset with each sequence's targets as its last events."""
     if dataset.targets is None:
         return dataset
     sequence, number = np.nonzero(dataset.targets >= 0)
@@ -202,9 +202,9 @@ def _time(data: Dataset) -> Numbers | None:
 def _how_counted(dataset: Dataset) -> list[str]:
     sentences = []
     if dataset.kind == "windows":
-        sentences.append("Events are counted once per window; where windows overlap, one act counts several times.")
+        sentences.append("Events are counted once per window; an event in several windows counts several times.")
     if dataset.targets is not None:
-        sentences.append("Targets that stand apart from the input count in their domain and in all, not in input.")
+        sentences.append("Separately stored targets count in their domain and in all, not in input.")
     return sentences
 
 
@@ -230,7 +230,7 @@ def _ratio(part: Any, whole: Any) -> float | None:
 
 
 def _gini(popularity: Longs) -> float | None:
-    """0 when all items are equally popular, towards 1 when one has nearly all events."""
+    """Return the Gini coefficient: 0 if all items are equally popular, near 1 if one item has nearly all events."""
     if len(popularity) == 0:
         return None
     items = len(popularity)
@@ -239,6 +239,6 @@ def _gini(popularity: Longs) -> float | None:
 
 
 def _top_share(popularity: Longs, share: float) -> float | None:
-    """The events of the most popular items, as a share of all events; at least one item counts."""
+    """Return the share of events of the most popular items; at least one item counts."""
     top = int(np.ceil(share * len(popularity)))
     return _ratio(popularity[:top].sum(), popularity.sum())

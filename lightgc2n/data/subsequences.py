@@ -1,4 +1,4 @@
-"""Whether a run of events stands inside another, exactly and for many at once."""
+"""Exact, vectorised test whether a run of events is contained in another."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -33,12 +33,12 @@ class Rows:
         return Rows(self.account[rows], self.start[rows], self.stop[rows], self.events)
 
     def tails(self, length: int) -> "Rows":
-        """The last events of each row: as many as asked for, or all it has."""
+        """Return the last `length` events of each row, or all if it has fewer."""
         return Rows(self.account, np.maximum(self.start, self.stop - length), self.stop, self.events)
 
 
 def joined(*parts: Rows) -> Rows:
-    """All rows one behind the other, with their events alone."""
+    """Concatenate rows, keeping only the events that they use."""
     account = np.concatenate([part.account for part in parts])
     events = np.concatenate([part.events[ranges(part.start, part.stop)[0]] for part in parts])
     bounds = np.append(0, np.cumsum(np.concatenate([part.lengths for part in parts])))
@@ -46,7 +46,7 @@ def joined(*parts: Rows) -> Rows:
 
 
 def query_rows(queries: Queries) -> Rows:
-    """What each query shows, and its target behind it."""
+    """Return the input of each query followed by its target."""
     owner = queries.owner.astype(np.int64)
     if (queries.target_event == queries.stop).all():
         return Rows(owner, queries.start, queries.target_event + 1, queries.events)
@@ -56,27 +56,27 @@ def query_rows(queries: Queries) -> Rows:
 
 
 def training_rows(split: Split) -> Rows:
-    """The sequences that a model learns from."""
+    """Return the training sequences."""
     train = split.train
     return Rows(train.sequence_accounts.astype(np.int64), train.offsets[:-1], train.offsets[1:], train.events)
 
 
-def stands_in(asked: Rows, training: Rows, accounts: int, items: int) -> tuple[Bools, Bools]:
-    """Whether each asked row stands, event by event, inside a training row of its account; and whether it is all of it.
+def contained_in(queries: Rows, training: Rows, accounts: int, items: int) -> tuple[Bools, Bools]:
+    """Return whether each row is contained in a training row of its account, and whether it equals one.
 
-    Runs of events get exact names: the name of a run of 2k events is that of its two halves of k, and two overlapping
-    runs of k name any run of k to 2k events. So each length costs one look-up, however long the rows are.
+    Each run of events gets an exact integer name. The name of a run of 2k events is derived from its halves, and two
+    overlapping runs of k events name any run of k to 2k events. Each length therefore costs one look-up.
     """
-    inside, whole = np.zeros(len(asked), dtype=bool), np.zeros(len(asked), dtype=bool)
+    inside, whole = np.zeros(len(queries), dtype=bool), np.zeros(len(queries), dtype=bool)
     longest = np.zeros(accounts, dtype=np.int64)
     np.maximum.at(longest, training.account, training.lengths)
-    possible = np.flatnonzero((asked.lengths > 0) & (asked.lengths <= longest[asked.account]))
+    possible = np.flatnonzero((queries.lengths > 0) & (queries.lengths <= longest[queries.account]))
     wanted = np.zeros(accounts, dtype=bool)
-    wanted[asked.account[possible]] = True
+    wanted[queries.account[possible]] = True
     hosts = training.select(np.flatnonzero(wanted[training.account]))
-    rows = joined(hosts, asked.select(possible))
+    rows = joined(hosts, queries.select(possible))
     host, lengths = np.arange(len(rows)) < len(hosts), rows.lengths
-    # The first names tell accounts apart, so that no run equals one of another account.
+    # Names at the first level include the account, so that runs of different accounts never match.
     name = _names(np.repeat(rows.account, lengths) * items + rows.events)
     half = 1
     for length in np.unique(lengths[~host]).tolist():
@@ -95,17 +95,17 @@ def stands_in(asked: Rows, training: Rows, accounts: int, items: int) -> tuple[B
 
 @dataclass(frozen=True)
 class _Runs:
-    """Runs of one length that begin at `starts`, each named by two shorter runs, the second `shift` events later."""
+    """Runs of equal length that begin at `starts`, each named by two shorter runs, the second `shift` events later."""
 
     name: Longs
     shift: int
     starts: Longs
 
     def among(self, places: Longs) -> Bools:
-        """Whether each run also begins at one of the places."""
+        """Return whether each run also begins at one of the places."""
         begins = np.zeros(int(self.name.max(initial=0)) + 1, dtype=bool)
         begins[self.name[self.starts]] = True
-        places = places[begins[self.name[places]]]  # most places begin otherwise; what is left is sorted
+        places = places[begins[self.name[places]]]  # filter first: sorting the few remaining places is cheap
         return np.isin(self._full(self.starts), self._full(places))
 
     def _full(self, places: Longs) -> Longs:
@@ -113,7 +113,7 @@ class _Runs:
 
 
 def _names(keys: Longs) -> Longs:
-    """Small numbers for keys: equal ones for equal keys."""
+    """Return small integers for keys, equal for equal keys."""
     return np.unique(keys, return_inverse=True)[1].astype(np.int64)
 
 

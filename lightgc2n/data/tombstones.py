@@ -1,6 +1,6 @@
-"""Which accounts were forgotten, as salted hashes: `import` leaves these accounts out, and the file names nobody.
+"""Salted hashes of forgotten accounts: `import` leaves these accounts out, and the file contains no ids.
 
-The salt stands in the file, so the hashes hide ids from a reader, not from someone who can guess the ids.
+The salt is in the file. The hashes hide ids from readers, but not from someone who can guess the ids.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class Tombstones:
         return len(self.hashes)
 
     def with_accounts(self, accounts: Iterable[str]) -> "Tombstones":
-        """Return the same tombstones with more accounts."""
+        """Return these tombstones with more accounts."""
         return Tombstones(self.salt, self.hashes | {self._hash(account) for account in accounts})
 
     def _hash(self, account: str) -> str:
@@ -58,12 +58,12 @@ def read_tombstones(path: Path) -> Tombstones:
 
 
 def tombstones_at(path: Path) -> Tombstones:
-    """Return the tombstones of a file, or new ones without an account where there is no file."""
+    """Read a tombstone file; return tombstones without accounts if there is no file."""
     return read_tombstones(path) if path.exists() else Tombstones(secrets.token_bytes(16))
 
 
 def write_tombstones(path: Path, tombstones: Tombstones) -> None:
-    """Write a tombstone file; it replaces the one at `path`."""
+    """Write a tombstone file, replacing the one at `path`."""
     content = {
         "made_by": f"lightgc2n {__version__}",
         "salt": tombstones.salt.hex(),
@@ -74,7 +74,7 @@ def write_tombstones(path: Path, tombstones: Tombstones) -> None:
 
 
 def add_tombstones(path: Path, accounts: Iterable[str]) -> None:
-    """Add accounts to the tombstone file at `path`, or create it. Another process that does the same is waited for."""
+    """Add accounts to the tombstone file at `path`, or create it. Waits for other processes that write it."""
     with sole_writer(Path(os.path.realpath(path)), TOMBSTONES, wait=True):
         write_tombstones(path, tombstones_at(path).with_accounts(accounts))
 
@@ -86,6 +86,6 @@ def keep_tombstones(old: Path, new: Path, accounts: Collection[str] = ()) -> Non
 
 
 def forgotten_among(accounts: Collection[str], files: Iterable[Tombstones]) -> set[str]:
-    """Return the accounts that at least one set of tombstones holds."""
+    """Return the accounts that are in at least one set of tombstones."""
     known = [tombstones for tombstones in files if len(tombstones)]
     return {account for account in accounts if any(account in tombstones for tombstones in known)}

@@ -28,7 +28,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lightgc2n import __version__, zoo
-from lightgc2n.data.batches import Asked, make_batch
+from lightgc2n.data.batches import LabelledBatch, make_batch
 from lightgc2n.data.dataset import Dataset, Domain, Longs
 from lightgc2n.data.members import Members
 from lightgc2n.data.queries import Queries
@@ -211,7 +211,7 @@ def _tile(
     """The ranks of some queries for each way and weight."""
     queries = rolling.queries.select(questions)
     own = lister.answers(encoded, queries, fold_in=False)
-    shown = Asked(make_batch(queries), torch.as_tensor(queries.target.astype(np.int64)))
+    shown = LabelledBatch(make_batch(queries), torch.as_tensor(queries.target.astype(np.int64)))
     missed = ~targets_in_history(shown).numpy() & ~learned[queries.target]
     alone, tile = rank_by_counting(own, shown.target).numpy(), {}
     for way, ask in ways.items():

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lightgc2n.data.dataset import Dataset, Longs
-from lightgc2n.data.queries import Queries, questions_at
-from lightgc2n.data.split_types import hide_strangers
+from lightgc2n.data.queries import Queries, queries_at
+from lightgc2n.data.split_types import mask_unseen_accounts
 from lightgc2n.data.splits import Split, Training
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.session_points import Floats
@@ -65,10 +65,10 @@ def rolling_queries(dataset: Dataset, split: Split, part: str, gap: int | None) 
     number = np.where(first > start, last - first, 0)
     account = np.repeat(np.arange(len(start)), number).astype(np.int32)
     place = first[account] + np.arange(len(account)) - np.searchsorted(account, account)
-    queries = questions_at(dataset, account, start[account], place, np.ones(len(account), dtype=bool))
+    queries = queries_at(dataset, account, start[account], place, np.ones(len(account), dtype=bool))
     order = np.argsort(start, kind="stable")  # logs as they stand in the dataset; those of idle accounts are empty
     session = session_numbers(np.append(start[order], len(dataset.events)), np.asarray(dataset.times), gap)
-    return RollingQueries(hide_strangers(queries, trained > start), first[account], session)
+    return RollingQueries(mask_unseen_accounts(queries, trained > start), first[account], session)
 
 
 def _events(train: Training) -> Longs:

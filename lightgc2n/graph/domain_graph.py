@@ -36,7 +36,7 @@ def training_inputs(train: Training) -> Inputs:
     """All events but the last of each sequence, which is only a target; all, where the dataset gives the targets."""
     sequence = np.repeat(np.arange(train.sequences), np.diff(train.offsets))
     shown = np.ones(len(train.events), dtype=bool)
-    if train.given is None:
+    if train.domain_targets is None:
         shown[train.offsets[1:][np.diff(train.offsets) > 0] - 1] = False
     stops = np.array([domain.stop for domain in train.domains])
     number = np.searchsorted(stops, train.events, side="right")

@@ -72,9 +72,9 @@ def draw_queries(batch: TrainingBatch, domains: Sequence[Domain]) -> tuple[Batch
 
     The log is cut at a random place; where the dataset gives the targets, the whole log is the history.
     """
-    if batch.given is not None:
+    if batch.domain_targets is not None:
         whole = torch.cat([batch.log[:, :1], batch.next_item], dim=1)
-        return Batch(batch.account, whole, batch.seen.sum(dim=1) + 1), batch.given
+        return Batch(batch.account, whole, batch.seen.sum(dim=1) + 1), batch.domain_targets
     cut = draw_cuts(batch)
     return cut_at(batch, cut), targets_after(batch, domains)[torch.arange(len(cut), device=cut.device), cut]
 
@@ -97,7 +97,7 @@ def cut_at(batch: TrainingBatch, cut: Int[Tensor, "B"]) -> Batch:
 
 def draw_several(batch: TrainingBatch, domains: Sequence[Domain], cuts: int) -> tuple[Batch, Int[Tensor, "Q D"]]:
     """`draw_queries` repeated `cuts` times, concatenated; once where the dataset gives the targets."""
-    drawn = [draw_queries(batch, domains) for _ in range(cuts if batch.given is None else 1)]
+    drawn = [draw_queries(batch, domains) for _ in range(cuts if batch.domain_targets is None else 1)]
     batches, targets = [one for one, _ in drawn], torch.cat([target for _, target in drawn])
     ages = [one.ages for one in batches if one.ages is not None]
     account, history, length = (

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lightgc2n.data.batches import Asked, Batch, query_batches
+from lightgc2n.data.batches import Batch, LabelledBatch, query_batches
 from lightgc2n.data.dataset import Domain, Longs
 from lightgc2n.data.splits import Queries
 from lightgc2n.devices import device_of
@@ -47,7 +47,7 @@ def rows_in(queries: Queries, domain: Domain) -> Longs:
     return np.flatnonzero((queries.target >= domain.start) & (queries.target < domain.stop))
 
 
-def asked_in_domains(queries: Queries, domains: Sequence[Domain], device: str) -> Iterator[Asked]:
+def asked_in_domains(queries: Queries, domains: Sequence[Domain], device: str) -> Iterator[LabelledBatch]:
     """Batches of all queries, domain by domain; a target is ranked among the items of its own domain."""
     rows = rows_per_tile(domains[-1].stop, device)  # a model may score all items first
     for domain in domains:
@@ -105,7 +105,7 @@ def target_ranks(
     return np.concatenate(ranks) if ranks else np.empty(0)
 
 
-def targets_in_history(asked: Asked) -> Bool[Tensor, "B"]:
+def targets_in_history(asked: LabelledBatch) -> Bool[Tensor, "B"]:
     """Whether each target is in its own history: as an earlier event, or because the protocol leaks."""
     return ((asked.batch.history == asked.target[:, None]) & asked.batch.known).any(dim=1)
 

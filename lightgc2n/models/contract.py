@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightgc2n.data.batches import Asked, Batch, TrainingBatch
+from lightgc2n.data.batches import Batch, LabelledBatch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
@@ -79,7 +79,7 @@ class Model(nn.Module):
         """
         return False
 
-    def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
+    def calibrate(self, validation: Callable[[], Iterator[LabelledBatch]]) -> None:
         """Select on validation events what training does not learn."""
 
     def fitted(self) -> dict[str, float]:

@@ -46,7 +46,9 @@ def phi(*shape: int, shift: int) -> Tensor:
 
 def spec_model(edge_weight: str) -> DAGCN:
     """A0 A1 A0 and B0 of one account: nodes stand as A0, A1, B0, account here, and as A0, A1, account, B0 there."""
-    train = replace(training_of([[0, 1, 2, 0]], items=3), domains=DOMAINS, given=np.array([[-1, -1]], dtype=np.int32))
+    train = replace(
+        training_of([[0, 1, 2, 0]], items=3), domains=DOMAINS, domain_targets=np.array([[-1, -1]], dtype=np.int32)
+    )
     changes = {"width": 2, "latent_users": 1, "edge_weight": edge_weight, "released_loops": True, "dropout": 0.0}
     model = zoo.build("da-gcn", train, changes)
     assert isinstance(model, DAGCN)
@@ -203,7 +205,7 @@ def test_what_dropout_leaves_is_scaled() -> None:
 
 def test_targets_that_stand_apart_are_asked_after_the_whole_log() -> None:
     train = replace(training_of([[0, 4, 1], [3, 5]], items=6), domains=HALVES)
-    train = replace(train, given=np.array([[2, 5], [-1, 4]], dtype=np.int32))
+    train = replace(train, domain_targets=np.array([[2, 5], [-1, 4]], dtype=np.int32))
     model = model_of(train, dropout=0.0)
     nodes = model.encode()
     whole = Batch(tensor([0, 1]), tensor([[0, 4, 1], [3, 5, 0]]), tensor([3, 2]))
@@ -345,7 +347,7 @@ def check_learns_by_heart(name: str) -> None:
     torch.manual_seed(0)
     train = split_dataset(two_domains_world(accounts=32), SplitConfig(ask="each-domain")).train
     given = np.random.default_rng(0).integers([0, 20], [20, 40], size=(32, 2)).astype(np.int32)
-    train = replace(train, given=given)
+    train = replace(train, domain_targets=given)
     model = zoo.build(name, train, {"dropout": 0.0})
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
     (batch,) = training_batches(train, 32)

@@ -11,7 +11,7 @@ import torch
 from torch.testing import assert_close
 
 from lightgc2n import zoo
-from lightgc2n.data.batches import Asked, Batch, make_batch, query_batches, training_batches
+from lightgc2n.data.batches import Batch, LabelledBatch, make_batch, query_batches, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
 from lightgc2n.metrics.ranks import target_ranks
@@ -45,7 +45,7 @@ def fitted(name: str, split: Split) -> Model:
         return train_in_memory(name, split, {}, TRAINED_WITH.get(name, QUICK))[0]
     model = zoo.build(name, split.train)
 
-    def validation() -> Iterator[Asked]:
+    def validation() -> Iterator[LabelledBatch]:
         return query_batches(split.validation, 64)
 
     model.calibrate(validation)

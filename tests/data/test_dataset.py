@@ -113,7 +113,7 @@ def test_another_schema_is_refused(folder: Path) -> None:
 
 def test_a_changed_list_of_files_is_refused(folder: Path) -> None:
     mend_manifest(folder, checksum="0" * 64)
-    with pytest.raises(DataError, match="its checksum does not fit its list of files"):
+    with pytest.raises(DataError, match="its checksum does not match its list of files"):
         load_dataset(folder)
 
 
@@ -121,7 +121,7 @@ def test_a_changed_list_of_files_is_refused(folder: Path) -> None:
 def test_a_cut_or_missing_file_is_refused(folder: Path, file: str) -> None:
     path = folder / file
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DataError, match=rf"{file}: missing, or not the [0-9,]+ bytes"):
+    with pytest.raises(DataError, match=rf"{file}: missing, or not [0-9,]+ bytes"):
         load_dataset(folder)
     path.unlink()
     with pytest.raises(DataError, match=rf"{file}: missing"):

@@ -105,7 +105,7 @@ def test_line_breaks_between_quotes_belong_to_their_row(tmp_path: Path, end: str
     accounts, manifest = imported(tmp_path, log(titles, end=end, rows=3000))
     assert accounts == set(range(3000))
     assert manifest["counts"]["rows"] == 3000
-    assert "300 rows have line breaks between quotes: 1,200 lines in all" in manifest["notes"]
+    assert "300 rows have line breaks inside quotes: 1,200 lines in all" in manifest["notes"]
     (tmp_path / "again").mkdir()
     accounts, manifest = imported(tmp_path / "again", log(titles | {5: '"5 disk', 8: 'disk 5"'}, end=end, rows=3000))
     assert set(range(3000)) - accounts == {5}

@@ -188,7 +188,7 @@ def test_equal_times_keep_the_order_of_the_file_and_this_is_said(tmp_path: Path)
     (tmp_path / "log.csv").write_text(TIED)
     manifest = import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions())
     assert [event[1] for event in logs_of(tmp_path / "out")["a"]] == [str(item) for item in range(8)]
-    assert any("in 2 of 2 accounts the last two events share one time" in note for note in manifest["notes"])
+    assert any("in 2 of 2 accounts the last two events have equal times" in note for note in manifest["notes"])
 
 
 def test_equal_times_in_a_random_order(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from lightgc2n.cli.audit import audit as audit_command
 from lightgc2n.data.dataset import TEST_PART, TRAIN_PART, Dataset, Domain, load_dataset, write_dataset
 from lightgc2n.data.leak_audit import Audit, Finding, audit_files, audit_split
 from lightgc2n.data.splits import Split, SplitConfig, split_dataset
-from lightgc2n.data.subsequences import Rows, stands_in
+from lightgc2n.data.subsequences import Rows, contained_in
 from lightgc2n.errors import DataError, LightGC2NError, SettingError
 
 Sequence = tuple[int, list[int]]  # account, items
@@ -117,7 +117,7 @@ def test_logs_repeat_by_habit_and_do_not_leak(tmp_path):
     assert counts(found, "tail", "step", "target") == [1, 2, 2]
     assert found["tail"].role == found["step"].role == found["target"].role == "habit"
     assert not found.leaks
-    assert found.verdict == "No leak found: no test target or test log stands in the training data."
+    assert found.verdict == "No leak found: no test target or test log is in the training data."
 
 
 @pytest.mark.parametrize("protocol", ["last", "cold-accounts"])
@@ -126,7 +126,7 @@ def test_a_target_left_in_the_input_leaks(protocol, tmp_path):
     assert audited(data, protocol=protocol)["target_in_input"].count == 0
     found = audited(data, protocol=protocol, target_in_input=True)
     assert found["target_in_input"].share == 1.0
-    assert found.verdict.startswith("Leaks: 100.0 % of the test targets stand in their own input;")
+    assert found.verdict.startswith("Leaks: 100.0 % of the test targets are in their own input;")
     assert any("TARGET IN INPUT" in stamp for stamp in found.stamps)
 
 
@@ -244,7 +244,7 @@ def test_inside_as_a_slow_loop_finds_it(asked, training):
     def lies_in(small: list[int], large: list[int]) -> bool:
         return bool(small) and any(large[at : at + len(small)] == small for at in range(len(large)))
 
-    inside, whole = stands_in(rows(asked), rows(training), accounts=3, items=3)
+    inside, whole = contained_in(rows(asked), rows(training), accounts=3, items=3)
     assert inside.tolist() == [any(a == b and lies_in(small, large) for b, large in training) for a, small in asked]
     assert whole.tolist() == [bool(small) and (account, small) in training for account, small in asked]
 
@@ -255,7 +255,7 @@ def test_long_runs_as_a_slow_loop_finds_them(long, start, flip):
     if flip:
         piece[len(piece) // 2] ^= 1
     slow = any(long[at : at + len(piece)] == piece for at in range(len(long)))
-    assert stands_in(rows([(0, piece)]), rows([(0, long)]), accounts=1, items=2)[0].tolist() == [slow]
+    assert contained_in(rows([(0, piece)]), rows([(0, long)]), accounts=1, items=2)[0].tolist() == [slow]
 
 
 def test_shares_are_never_rounded_to_nothing_or_all():
@@ -295,7 +295,7 @@ def test_two_files_of_logs(tmp_path):
     pytest.importorskip("polars")
     found = audit_files(*pair(tmp_path, "ann\ta b c\nbob\td\n", "ann\ta b c d\nbob\td\n"), "logs")
     assert (found["inside"].count, found["inside"].of) == (0, 1)  # bob's one event has no input and is not asked
-    assert found.verdict == "No leak found: no test log stands in the training data."
+    assert found.verdict == "No leak found: no test log is in the training data."
 
 
 def test_two_files_refused(tmp_path):
@@ -317,7 +317,7 @@ def test_command_prints_a_table_or_json(tmp_path):
     shown = run(tmp_path / "data", "--protocol", "last")
     assert shown.exit_code == 0
     assert "test targets inside their own input" in shown.stdout
-    assert shown.stdout.endswith("No leak found: no test target or test log stands in the training data.\n")
+    assert shown.stdout.endswith("No leak found: no test target or test log is in the training data.\n")
     told = json.loads(run(tmp_path / "data", "--json").stdout)
     assert (told["leaks"], told["protocol"], told["findings"]["inside"]["share"]) == (False, "last", 0.0)
 

@@ -80,8 +80,8 @@ def test_cold_accounts_are_nameless_for_every_domain() -> None:
 def test_windows_keep_the_targets_that_they_are_given() -> None:
     data = apart(*[(f"p{number}", "a x b", "c y") for number in range(20)], kind="windows")
     split = split_dataset(data, SplitConfig(protocol="windows"))
-    assert split.train.given is not None
-    assert split.train.given.tolist() == [[2, 4]] * split.train.sequences
+    assert split.train.domain_targets is not None
+    assert split.train.domain_targets.tolist() == [[2, 4]] * split.train.sequences
     assert len(split.test) == 2 * 4
     assert len(split.stamps) == 1
 
@@ -105,5 +105,5 @@ def test_what_cannot_be_asked_is_refused() -> None:
         split_dataset(dataset_of([("a", "p q r")]), SplitConfig(ask="each-domain"))
     with pytest.raises(DataError, match="one target for each domain"):
         split_dataset(apart(("p", "a x b", "c y")), SplitConfig(ask="next"))
-    with pytest.raises(DataError, match="no one target to show"):
+    with pytest.raises(DataError, match="not possible with one target"):
         split_dataset(apart(("p", "a x b", "c y")), SplitConfig(target_in_input=True))

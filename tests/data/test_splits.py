@@ -184,8 +184,8 @@ def test_a_share_keeps_the_targets_that_stand_apart() -> None:
     targets = np.column_stack([np.arange(10) % 2, np.full(10, 2)]).astype(np.int32)
     data = replace(data, domains=domains, targets=targets)
     train = split_dataset(data, config(protocol="windows", training_share=0.5)).train
-    assert train.given is not None
-    assert (train.given == targets[train.sequence_accounts]).all()
+    assert train.domain_targets is not None
+    assert (train.domain_targets == targets[train.sequence_accounts]).all()
     assert train.sequences == 4  # half of the 7 that are neither for the test nor for validation
 
 

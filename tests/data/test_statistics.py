@@ -116,7 +116,7 @@ def test_targets_apart_count_in_their_domain_and_in_all():
     assert found["all"]["repeat_rate"] == 3 / 7  # a twice more, and 2 as its own target
     # Which of two targets came first is not known, so what needs their order is left open.
     assert found["all"]["immediate_repeat_rate"] is found["all"]["repeat_rate_at_last"] is None
-    assert "Targets that stand apart" in found["counting"][0]
+    assert "Separately stored targets" in found["counting"][0]
 
 
 def test_parts_and_windows_are_named():

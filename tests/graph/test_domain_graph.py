@@ -64,7 +64,7 @@ def test_every_node_hears_itself_unless_the_release_is_wanted() -> None:
 def test_steps_are_those_of_a_loop(rows: list[list[int]], apart: bool) -> None:
     train = training_of(*rows)
     if apart:
-        train = replace(train, given=np.full((len(rows), 2), -1, dtype=np.int32))
+        train = replace(train, domain_targets=np.full((len(rows), 2), -1, dtype=np.int32))
     expected, held = set(), set()
     for account, row in enumerate(rows):
         shown = row if apart else row[:-1]
@@ -119,5 +119,5 @@ def test_without_times_there_are_no_waits() -> None:
 def test_all_is_shown_where_targets_stand_apart() -> None:
     train = training_of([1, 11, 2])
     assert sorted(training_inputs(train).events.tolist()) == [1, 11]
-    apart = replace(train, given=np.array([[3, 13]], dtype=np.int32))
+    apart = replace(train, domain_targets=np.array([[3, 13]], dtype=np.int32))
     assert sorted(training_inputs(apart).events.tolist()) == [1, 2, 11]

@@ -36,7 +36,7 @@ def training_of(*logs: list[int], given: list[list[int]] | None = None) -> Train
     log = tensor([row[:-1] + [0] * (widest + 1 - len(row)) for row in logs])
     after = tensor([row[1:] + [0] * (widest + 1 - len(row)) for row in logs])
     batch = TrainingBatch.of_rows(torch.arange(len(logs)), log, after, place < length, place < length)
-    return batch if given is None else TrainingBatch(**batch.tensors(), given=tensor(given))
+    return batch if given is None else TrainingBatch(**batch.tensors(), domain_targets=tensor(given))
 
 
 def test_views_by_hand() -> None:

@@ -51,7 +51,7 @@ def queries_at_all_places(
     Args:
         most: the number of queries of a log, sampled uniformly from its places; 0 for all.
     """
-    if batch.given is not None:
+    if batch.domain_targets is not None:
         whole, given = draw_queries(batch, domains)
         return queries_at_the_end(whole, domains, longest), given[:, None]
     place = torch.arange(batch.log.numel(), device=batch.log.device).view_as(batch.log)

@@ -1,1 +1,1 @@
-"""Log files as others write them, turned into frames of plain strings, block by block."""
+"""Readers of common log formats; each yields data frames of strings, block by block."""

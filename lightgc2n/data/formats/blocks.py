@@ -1,4 +1,4 @@
-"""A file as blocks of whole records, so that any size is read in the same memory and every record keeps its line."""
+"""Read a file in blocks of whole records, with constant memory and a line number for every record."""
 
 import gzip
 import io
@@ -18,13 +18,13 @@ from lightgc2n.errors import DataError, MissingExtraError
 BLOCK_BYTES = 8 * 2**20
 PIECE_BYTES = 2**18
 SHORT_LINE = 8  # bytes
-PACKED_BYTES = 4096  # small, since a few bytes may unpack to very many
+PACKED_BYTES = 4096  # small, because a few compressed bytes may expand to very many
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
 class Record:
-    """One row as it stands in the file, without its line end."""
+    """One record of the file, without its line end."""
 
     line: int
     data: bytes
@@ -32,12 +32,12 @@ class Record:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Whole records, each with its newline; the first stands on `first_line` of the file."""
+    """Whole records, each with its newline; the first begins at line `first_line` of the file."""
 
     first_line: int
     data: bytes
-    ends: Places  # where each record ends, newline included
-    well_formed: bool = False  # whether every quote is known to be where it should, so that nobody needs to look again
+    ends: Places  # the end of each record, newline included
+    well_formed: bool = False  # every quote is known to be correct, so that it need not be checked again
 
     @cached_property
     def starts(self) -> Places:
@@ -45,34 +45,34 @@ class Block:
 
     @cached_property
     def _is_row(self) -> npt.NDArray[np.bool_]:
-        """Whether each record is a row: an empty line is none."""
+        """Whether each record is a row; empty lines are not."""
         sizes = self.ends - self.starts
         first = np.frombuffer(self.data, dtype=np.uint8)[self.starts]
         return (sizes > 2) | ((sizes == 2) & (first != RETURN))
 
     @cached_property
     def rows(self) -> int:
-        """The number of rows: of records that are no empty lines."""
+        """The number of rows, without empty lines."""
         return int(np.count_nonzero(self._is_row))
 
     @cached_property
     def lines(self) -> int:
-        """The number of lines; without quotes each record is one."""
+        """The number of lines; a record without quotes is one line."""
         return self.data.count(b"\n") if b'"' in self.data else len(self.ends)
 
     def is_clean(self) -> bool:
-        """Return whether all of it is text of reasonable length, so that a fast parser may have it."""
+        """Return whether the block is valid text of reasonable length, so that the fast parser can read it."""
         if b"\0" in self.data or (not self.data.isascii() and not _is_utf8(self.data)):
             return False
         return bool((self.ends - self.starts).max(initial=0) <= LONGEST_RECORD)
 
     def spans_lines(self) -> npt.NDArray[np.bool_]:
-        """Return for each record whether it has line breaks between quotes."""
+        """Return for each record whether it has line breaks inside quotes."""
         newlines = np.flatnonzero(np.frombuffer(self.data, dtype=np.uint8) == NEWLINE)
         return np.diff(np.searchsorted(newlines, self.ends), prepend=0) > 1
 
     def divided(self, records: Sequence[int]) -> "Block":
-        """Return the block with every line of these records as a record of its own."""
+        """Return the block with these records split into their lines."""
         starts = [int(self.starts[one]) for one in records]
         more = [
             record_ends(self.data[start : self.ends[one]])[0] + start
@@ -81,14 +81,14 @@ class Block:
         return Block(self.first_line, self.data, np.unique(np.concatenate([self.ends, *more])))
 
     def without_empty_lines(self) -> bytes:
-        """Return the data of the rows alone."""
+        """Return the bytes of the rows, without empty lines."""
         if self.rows == len(self.ends):
             return self.data
-        kept = np.repeat(self._is_row, self.ends - self.starts)
-        return np.frombuffer(self.data, dtype=np.uint8)[kept].tobytes()
+        in_row = np.repeat(self._is_row, self.ends - self.starts)
+        return np.frombuffer(self.data, dtype=np.uint8)[in_row].tobytes()
 
     def records(self) -> Iterator[Record]:
-        """Yield the rows one by one, for the slow search after a bad one."""
+        """Yield the rows one by one, for the slow parser that locates bad rows."""
         for piece in self.pieces():
             rows = np.flatnonzero(piece._is_row)
             newlines = np.flatnonzero(np.frombuffer(piece.data, dtype=np.uint8) == NEWLINE)
@@ -98,7 +98,7 @@ class Block:
                 yield Record(line, piece.data[start:end].removesuffix(b"\n").removesuffix(b"\r"))
 
     def pieces(self, size: int = PIECE_BYTES) -> Iterator["Block"]:
-        """Yield the same records as blocks of about `size` bytes."""
+        """Yield the same records in blocks of about `size` bytes."""
         first, start, line = 0, 0, self.first_line
         while first < len(self.ends):
             stop = max(first + 1, int(np.searchsorted(self.ends, start + size, side="right")))
@@ -108,27 +108,27 @@ class Block:
             first, start, line = stop, end, line + piece.lines
 
     def after_header(self) -> tuple[Record, "Block"]:
-        """Return the first row, and a block of all that follows it."""
+        """Return the first row, and a block of the remaining rows."""
         header, end = next(self.records()), int(self.ends[np.argmax(self._is_row)])
         line = self.first_line + self.data.count(b"\n", 0, end)
         return header, Block(line, self.data[end:], self.ends[self.ends > end] - end, self.well_formed)
 
 
 def read_blocks(path: Path, separator: str = "", block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Yield the file, plain or packed (.gz, .zst), as blocks of about `block_bytes`.
+    """Yield the file, plain or compressed (.gz, .zst), as blocks of about `block_bytes`.
 
     Args:
-        separator: what stands between the fields of a CSV file; empty where every line is a record.
+        separator: the field separator of a CSV file; empty if every line is a record.
     """
     try:
         with _open(path) as stream:
             yield from _blocks(stream, separator, block_bytes)
     except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
-        raise DataError(f"{path}: cannot be unpacked: {problem}. Is the file whole?") from None
+        raise DataError(f"{path}: cannot be decompressed: {problem}. Is the file complete?") from None
 
 
 def plain_suffix(path: Path) -> str:
-    """The ending that tells the format, with .gz or .zst taken off."""
+    """Return the file suffix without .gz or .zst."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in (".gz", ".zst"):
         suffixes.pop()
@@ -136,29 +136,29 @@ def plain_suffix(path: Path) -> str:
 
 
 def _blocks(stream: BinaryIO, separator: str, block_bytes: int) -> Iterator[Block]:
-    line, carry, whole = 1, stream.read(len(BYTE_ORDER_MARK)).removeprefix(BYTE_ORDER_MARK), False
+    line, remainder, whole = 1, stream.read(len(BYTE_ORDER_MARK)).removeprefix(BYTE_ORDER_MARK), False
     chunks = _chunks(stream, block_bytes)
-    while not whole or carry:
+    while not whole or remainder:
         chunk, whole = next(chunks, (b"", True))
-        data = carry + chunk
+        data = remainder + chunk
         if whole and data and not data.endswith(b"\n"):
             data += b"\n"
         ends, well_formed = record_ends(data, separator, whole)
         if len(ends) == 0 and len(data) > LONGEST_RECORD:
-            # One endless line: hand on its beginning, which is refused for its length, and go on after its newline.
+            # A line over the limit: pass on its beginning, which is rejected for its length, and skip to its newline.
             ends, data = np.array([LONGEST_RECORD + 2]), data[: LONGEST_RECORD + 1] + b"\n"
-            carry, whole = _after_newline(chunks)
+            remainder, whole = _after_newline(chunks)
         else:
-            carry = data[int(ends[-1]) :] if len(ends) else data
+            remainder = data[int(ends[-1]) :] if len(ends) else data
         if len(ends):
             block = Block(line, data[: int(ends[-1])], ends, well_formed)
             line += block.lines
-            # Where lines are very short there are so many that their places would take far more memory than the data.
+            # Very short lines are so many that their offsets would need far more memory than the data.
             yield from block.pieces() if len(ends) * SHORT_LINE > len(data) else [block]
 
 
 def _chunks(stream: BinaryIO, size: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield the file in parts of `size`, and whether each is the last."""
+    """Yield the file in parts of `size`, with a flag that marks the last one."""
     last = False
     while not last:
         chunk = stream.read(size)
@@ -167,7 +167,7 @@ def _chunks(stream: BinaryIO, size: int) -> Iterator[tuple[bytes, bool]]:
 
 
 def _after_newline(chunks: Iterator[tuple[bytes, bool]]) -> tuple[bytes, bool]:
-    """Read on and return what follows the next newline, and whether nothing follows that."""
+    """Skip to the next newline; return the bytes after it, and whether the file ends there."""
     for chunk, whole in chunks:
         if (end := chunk.find(b"\n")) >= 0:
             return chunk[end + 1 :], whole
@@ -192,7 +192,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 class _Zstandard(io.RawIOBase):
-    """The unpacked bytes of a .zst file; one that stops within a frame is an `EOFError`, as with gzip."""
+    """The decompressed bytes of a .zst file; a truncated file raises `EOFError`, as with gzip."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -229,7 +229,7 @@ class _Zstandard(io.RawIOBase):
         try:
             self._rest = memoryview(self._frame.decompress(self._packed))
         except self._error as problem:
-            raise DataError(f"{self._path}: cannot be unpacked: {problem}. Is the file whole?") from None
+            raise DataError(f"{self._path}: cannot be decompressed: {problem}. Is the file complete?") from None
         self._in_frame, self._packed = not self._frame.eof, self._frame.unused_data
         if not self._in_frame:
             self._frame = self._new_frame()  # a file may hold several frames

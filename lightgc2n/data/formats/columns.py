@@ -1,4 +1,4 @@
-"""Which column of a table is what, found by the usual names or told."""
+"""Assign the columns of a table to roles, by their names or by the caller's choice."""
 
 import re
 from collections import Counter
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from lightgc2n.errors import DataError
 
 REQUIRED = ("account", "item")
-# Compared without case, blanks and punctuation; the earlier name wins where a table has several.
+# Compared without case, blanks and punctuation; the first name in the list wins if a table has several.
 USUAL_NAMES = {
     "account": "account accountid household householdid customer customerid user userid uid reviewer reviewerid "
     "visitor visitorid subscriber subscriberid",
@@ -20,11 +20,11 @@ USUAL_NAMES = {
 ROLES = tuple(USUAL_NAMES)
 
 
-def find_columns(names: Sequence[str], told: Mapping[str, str], where: str) -> dict[str, str]:
-    """The column name of each role that the table has; account and item are required.
+def find_columns(names: Sequence[str], chosen: Mapping[str, str], where: str) -> dict[str, str]:
+    """Return the column name of each role that the table has; account and item are required.
 
     Args:
-        told: roles whose column the caller has named.
+        chosen: the columns that the caller has named, by role.
         where: file and line of the header, for errors.
     """
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
@@ -34,28 +34,28 @@ def find_columns(names: Sequence[str], told: Mapping[str, str], where: str) -> d
             f"or give --columns with a name for each column."
         )
     plain = {_plain(name): name for name in reversed(names)}
-    found = {}
+    columns = {}
     for role, usual in USUAL_NAMES.items():
-        if role in told:
-            if told[role] not in names:
-                raise DataError(f"{where}: no column {told[role]!r} for --{role}-column. Found: {listed(names)}.")
-            found[role] = told[role]
+        if role in chosen:
+            if chosen[role] not in names:
+                raise DataError(f"{where}: no column {chosen[role]!r} for --{role}-column. Found: {listed(names)}.")
+            columns[role] = chosen[role]
         elif match := next((plain[name] for name in usual.split() if name in plain), None):
-            found[role] = match
+            columns[role] = match
     for role in REQUIRED:
-        if role not in found:
+        if role not in columns:
             raise DataError(
                 f"{where}: no column looks like the {role}. Found: {listed(names)}. "
                 f"Name it with --{role}-column, or give --columns if the file has no header."
             )
-    for name in set(found.values()):
-        roles = [role for role, column in found.items() if column == name]
+    for name in set(columns.values()):
+        roles = [role for role, column in columns.items() if column == name]
         if len(roles) > 1:
             raise DataError(
                 f"{where}: the column {name!r} would be both {roles[0]} and {roles[1]}. "
                 f"Name another with --{roles[0]}-column or --{roles[1]}-column."
             )
-    return found
+    return columns
 
 
 def _plain(name: str) -> str:

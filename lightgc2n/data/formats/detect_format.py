@@ -1,4 +1,4 @@
-"""What a source is: its format and the files that belong together."""
+"""Detect the format of a source and the files that belong to it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ DELIMITERS = (",", ";", "|", "\t")
 
 @dataclass(frozen=True)
 class Source:
-    """What to read. `files` maps the part that a file plays to its path."""
+    """What to read; `files` maps the role of a file to its path."""
 
     format: str
     files: dict[str, Path]
@@ -36,24 +36,26 @@ class Source:
 
 
 def detect(path: Path, wanted: str = "auto") -> Source:
-    """The source at `path`, a file or a folder, in the `wanted` format or the one its content shows."""
+    """Return the source at `path`, a file or a folder, in the `wanted` format or the detected one."""
     if wanted not in FORMATS:
         raise DataError(f"--format: {unknown_name('format', wanted, FORMATS)}")
     if not path.exists():
-        raise DataError(f"{path}: no such file or folder. Give a log file, or a folder that holds one.")
+        raise DataError(f"{path}: no such file or folder. Give a log file, or a folder that contains one.")
     if path.is_dir():
         source = _detect_folder(path, wanted)
         if wanted not in ("auto", source.format):
-            raise DataError(f"{path}: --format says {wanted}, the folder holds {source.format}. Name the file itself.")
+            raise DataError(
+                f"{path}: --format is {wanted}, but the folder holds {source.format}. Give the path of the file."
+            )
         return source
     if not path.is_file() and wanted in ("auto", "parquet"):
-        raise DataError(f"{path}: a pipe is read only once, from its start. Name its format, any but parquet.")
-    found = wanted if wanted != "auto" else _detect_file(path)
-    return Source(found, {"all": path}, delimiter=_delimiter(path) if found == "csv" and path.is_file() else ",")
+        raise DataError(f"{path}: a pipe can be read only once. Give its --format; parquet cannot be read from a pipe.")
+    kind = wanted if wanted != "auto" else _detect_file(path)
+    return Source(kind, {"all": path}, delimiter=_delimiter(path) if kind == "csv" and path.is_file() else ",")
 
 
 def _delimiter(path: Path) -> str:
-    """What stands between the columns of the header; a comma unless another sign makes sense of it and a comma not."""
+    """Return the column separator of the header: a comma, unless only another character yields known column names."""
     line = _first_line(path)
     return next((sign for sign in DELIMITERS if _is_header([part.strip('"') for part in line.split(sign)])), ",")
 
@@ -75,7 +77,7 @@ def _detect_folder(folder: Path, wanted: str) -> Source:
     logs = [file for name, file in names.items() if plain_suffix(file) in SUFFIXES and name not in NOT_A_LOG]
     if len(logs) != 1:
         listed = ", ".join(file.name for file in logs) or "none"
-        raise DataError(f"{folder}: expected one log file, found {listed}. Name the file itself.")
+        raise DataError(f"{folder}: expected one log file, found {listed}. Give the path of the file.")
     return detect(logs[0], wanted)
 
 
@@ -87,7 +89,7 @@ def _detect_file(path: Path) -> str:
 
 
 def _first_line(path: Path) -> str:
-    """The first line that is not empty."""
+    """Return the first line that is not empty."""
     for block in read_blocks(path, block_bytes=SNIFFED_BYTES):
         if block.rows:
             return next(block.records()).data[:SNIFFED_BYTES].decode("utf-8", "replace")
@@ -109,8 +111,8 @@ def _detect_text(path: Path, line: str) -> str:
     if plain_suffix(path) == ".tsv" and len(fields) > 1:
         return "tsv"
     raise DataError(
-        f"{path}:1: the format cannot be told from the first line '{shown(line)}'. "
-        f"Name it with --format, one of: {', '.join(FORMATS[1:])}."
+        f"{path}:1: cannot detect the format from the first line '{shown(line)}'. "
+        f"Give it with --format, one of: {', '.join(FORMATS[1:])}."
     )
 
 

@@ -1,7 +1,7 @@
-"""Event tables: one event a row, in CSV, TSV, RecBole's .inter, MovieTweetings' .dat or JSON lines.
+"""Event tables: one event per row, in CSV, TSV, RecBole's .inter, MovieTweetings' .dat or JSON lines.
 
-Polars parses a block at once. A block in which anything is wrong is read again in small pieces, and a piece in which
-anything is wrong row by row, to say which row it is.
+Polars parses a whole block. If that fails, the block is parsed in small pieces, and a piece that fails is parsed row by
+row to find the bad row.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,19 +21,19 @@ from lightgc2n.data.formats.time_columns import TimeReader, time_reader
 from lightgc2n.errors import DataError
 
 TIME_SAMPLE = 10_000
-SAMPLED_BYTES = 2**20  # usually hold so many times
+SAMPLED_BYTES = 2**20  # usually enough for `TIME_SAMPLE` times
 NAMES_SAMPLE = 1000
-LINE, TEXT = "\0line", "\0text"  # columns of ours; a NUL cannot stand in a name that was read from a file
+LINE, TEXT = "\0line", "\0text"  # internal columns; a column name read from a file cannot contain NUL
 
 
 @dataclass
 class TableReader:
-    """Reads one table; after the first block it knows the columns and how times are written."""
+    """Reads one table; it learns the columns and the time format from the first block."""
 
     path: Path
     form: TableFormat
     tally: Tally
-    told: Mapping[str, str]  # role -> column name, as far as the caller has named them
+    chosen: Mapping[str, str]  # role -> column name, for columns that the caller has named
     unit: str = "auto"
     header: Sequence[str] = ()  # column names of a file without a header
     names: list[str] = field(default_factory=list)  # all columns of the table
@@ -41,7 +41,7 @@ class TableReader:
     times: TimeReader | None = None
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """Good rows, block by block: account, item, and where there are such columns time (µs), domain, member."""
+        """Yield good rows, block by block: account, item, and time (µs), domain and member if the table has them."""
         for block in read_blocks(self.path, self.form.separator if self.form.quoted else ""):
             if not self.names:
                 if not block.rows:
@@ -57,7 +57,7 @@ class TableReader:
             yield from self._good_rows(block)
 
     def _read_header(self, block: Block) -> Block:
-        """Learn the column names and return the rows of the block."""
+        """Read the column names and return the remaining rows of the block."""
         names, first = list(self.header or self.form.fixed_names), next(block.records())
         where = f"{self.path}:{first.line}"
         if not names and self.form.names_in_rows:
@@ -71,14 +71,14 @@ class TableReader:
             for name in names:
                 if "\n" in name and self.form.separator in name:
                     raise DataError(
-                        f"{where}: the header has a stray quote, which joins it with the lines after it: "
+                        f"{where}: the header has an unbalanced quote, which joins it with the next lines: "
                         f"expected a column name, found '{shown(name)}'. Remove the quote."
                     )
-        self.columns, self.names = find_columns(names, self.told, where), names
+        self.columns, self.names = find_columns(names, self.chosen, where), names
         return block
 
     def _names_in_rows(self, block: Block) -> list[str]:
-        """All names in the first rows; a row may lack some of them."""
+        """Return all names in the first rows; a row may lack some of them."""
         names: dict[str, None] = {}
         first_problem = ""
         for record in islice(block.records(), NAMES_SAMPLE):
@@ -100,11 +100,11 @@ class TableReader:
             yield frame if frame is not None else self._slow(piece)
 
     def _time_sample(self, block: Block) -> pl.Series:
-        """The first times of the block, whatever else is wrong with their rows."""
+        """Return the first times of the block, including those of bad rows."""
         time = self.columns["time"]
         frame = self._parsed(next(block.pieces(SAMPLED_BYTES)))
-        if frame is not None and len(found := frame[time].filter(frame[time] != "")) >= TIME_SAMPLE:
-            return found.head(TIME_SAMPLE)
+        if frame is not None and len(times := frame[time].filter(frame[time] != "")) >= TIME_SAMPLE:
+            return times.head(TIME_SAMPLE)
         texts = (self._text(record, time) for record in block.records())
         return pl.Series(list(islice(filter(None, texts), TIME_SAMPLE)), dtype=pl.String)
 
@@ -115,7 +115,7 @@ class TableReader:
             return None
 
     def _take_apart(self, block: Block) -> Block:
-        """The block with records divided into their lines where stray quotes have joined them; counts the others."""
+        """Split records that unbalanced quotes have joined into their lines; count the other multi-line records."""
         spans = block.spans_lines()
         places = zip(block.starts[spans].tolist(), block.ends[spans].tolist(), strict=True)
         stray = np.array(
@@ -127,10 +127,10 @@ class TableReader:
         return block
 
     def _is_joined(self, lines: list[bytes]) -> bool:
-        """Whether stray quotes have joined these lines, rather than one field that has line breaks.
+        """Return whether unbalanced quotes have joined these lines, rather than one field with line breaks.
 
-        Cut at every separator, each of them is then a good row. A text may look like that too, but hardly where every
-        row has a time, and it does no harm to take the lines apart where they are a bad row together.
+        If so, each line is a good row when split at every separator. A quoted text could look the same, but hardly if
+        every row has a time. Splitting is harmless if the joined lines form a bad row.
         """
         cut = replace(self.form, quoted=False)
         if any(line.count(cut.separator.encode()) != len(self.names) - 1 for line in lines):
@@ -143,7 +143,7 @@ class TableReader:
         return not bad and not checked["bad"].any()
 
     def _fast(self, block: Block) -> pl.DataFrame | None:
-        """The rows of a block in which all is well, otherwise None."""
+        """Return the rows of a block without any error, otherwise None."""
         frame = self._parsed(block)
         if frame is None:
             return None
@@ -151,7 +151,7 @@ class TableReader:
         return None if checked["bad"].any() else checked.select(*self.columns)
 
     def _parsed(self, block: Block) -> pl.DataFrame | None:
-        """The rows of a block in which each can be divided into fields, otherwise None."""
+        """Return the rows of a block if every row splits into fields, otherwise None."""
         if not block.is_clean():
             return None
         try:
@@ -161,14 +161,14 @@ class TableReader:
         return frame if len(frame) == block.rows else None
 
     def _slow(self, block: Block) -> pl.DataFrame:
-        """The good rows of a block with bad ones, which are rejected."""
+        """Return the good rows of a block and reject the bad ones."""
         checked, bad = self._checked(self.form, block.records())
         bad += checked.filter("bad").select(LINE, "column", "reason", TEXT).rows()
         self.tally.reject(self.path, sorted(bad))
         return checked.filter(~pl.col("bad")).select(*self.columns)
 
     def _checked(self, form: TableFormat, records: Iterable[Record]) -> tuple[pl.DataFrame, list[BadRow]]:
-        """The records that can be divided into fields, each checked, and those that cannot."""
+        """Return the records that split into fields, each checked, and those that do not."""
         rows: list[dict[str, Any]] = []
         bad: list[BadRow] = []
         for record in records:
@@ -187,12 +187,12 @@ class TableReader:
 
 
 def check_rows(frame: pl.DataFrame, columns: Mapping[str, str], times: TimeReader | None) -> pl.DataFrame:
-    """The frame with times as numbers, and for each row whether it is `bad`, the `reason`, and the `column`."""
+    """Return the frame with numeric times, and for each row whether it is `bad`, the `reason` and the `column`."""
     problems = {role: id_problem(pl.col(role)) for role in ("account", "item", "domain") if role in columns}
     if times is not None:
         frame = frame.with_columns(times.microseconds(frame["time"]).alias("time"), written=pl.col("time"))
         problems["time"] = times.problem("time", "written")
-    if "member" in columns:  # an unknown member is no fault, an unusable name is
+    if "member" in columns:  # a missing member is allowed, an invalid name is not
         frame = frame.with_columns(pl.when(pl.col("member") != "").then("member").alias("member"))
         problems["member"] = pl.when(pl.col("member").is_not_null()).then(id_problem(pl.col("member")))
     reason = pl.coalesce(*problems.values())

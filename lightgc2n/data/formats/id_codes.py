@@ -1,4 +1,4 @@
-"""Ids as numbers."""
+"""Encode ids as integers."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ Codes = npt.NDArray[np.int32]
 
 
 class Coder:
-    """Numbers ids in the order in which they first appear."""
+    """Numbers ids in order of first appearance."""
 
     def __init__(self, known: Sequence[str] = ()) -> None:
         self._categories = pl.Categories.random("ids")
-        # Polars forgets categories that no series refers to: this one keeps them from the first id to the last.
+        # Polars drops categories that no series refers to; this series keeps all of them.
         self._anchor = pl.Series(known, dtype=pl.String).cast(pl.Categorical(self._categories))
 
     def codes(self, ids: pl.Series) -> Codes:
-        """The number of each id, -1 for null."""
+        """Return the number of each id, -1 for null."""
         numbers = ids.cast(pl.Categorical(self._categories)).to_physical().cast(pl.Int32)
         return numbers.fill_null(-1).to_numpy()
 

@@ -1,4 +1,4 @@
-"""Logs and windows written one a line: the account, a tab, and its items in order."""
+"""Logs and windows with one sequence per line: the account, a tab, and its items in order."""
 
 import re
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from lightgc2n.errors import DataError
 
 @dataclass(frozen=True)
 class LineFormat:
-    """How a line is divided, and how few items it may have."""
+    """How to split a line, and its minimal number of items."""
 
     separator: str
     at_least: int
     needs: str
-    two_targets: bool = False  # the last two items are targets, one of each domain
+    two_targets: bool = False  # the last two items are targets, one for each domain
 
 
-# Index, id, and perhaps more; an index of more digits than these numbers nothing that fits into memory.
+# Index, id, and optional fields. The number of digits is limited: no larger index fits into memory.
 ENTRY = re.compile(r"([0-9]{1,9})\t([^\x00-\x1f\x7f]+)(?:\t.*)?")
 LOGS = LineFormat(" ", 1, "at least one item")
 WINDOWS = LineFormat("\t", 2, "at least one item and the target")
@@ -30,7 +30,7 @@ SESSIONS = LineFormat("\t", 3, "at least one item and two targets", two_targets=
 
 
 def read_lines(path: Path, form: LineFormat, tally: Tally) -> Iterator[pl.DataFrame]:
-    """Good lines, block by block: `account`, and `items` as a list."""
+    """Yield good lines, block by block: `account`, and `items` as a list."""
     for block in read_blocks(path):
         tally.rows += block.rows
         frame = _fast(block, form)
@@ -43,7 +43,7 @@ def read_lines(path: Path, form: LineFormat, tally: Tally) -> Iterator[pl.DataFr
 
 
 def read_dictionary(path: Path) -> list[str]:
-    """The raw ids of a dictionary file (`index TAB raw id`, then perhaps a count), in order of their index."""
+    """Return the raw ids of a dictionary file (`index TAB raw id`, then optionally a count), ordered by index."""
     ids: dict[int, str] = {}
     for block in read_blocks(path):
         for record in block.records():
@@ -70,7 +70,7 @@ def _fast(block: Block, form: LineFormat) -> pl.DataFrame | None:
 
 
 def _slow(path: Path, block: Block, form: LineFormat, tally: Tally) -> pl.DataFrame:
-    """The good lines of a block with bad ones, which are rejected."""
+    """Return the good lines of a block and reject the bad ones."""
     numbers: list[int] = []
     lines: list[str] = []
     bad: list[BadRow] = []
@@ -97,7 +97,7 @@ def _split(lines: list[str], form: LineFormat) -> pl.DataFrame:
 
 
 def _problem(form: LineFormat) -> pl.Expr:
-    """Why a line is bad, null for a good one."""
+    """Return why a line is bad, null for a good one."""
     too_few = pl.when(pl.col("items").list.len().fill_null(0) < form.at_least)
     few = too_few.then(pl.lit(f"expected an account, a tab and {form.needs}"))
     problems = [id_problem(pl.col("account")), few, _item_problem()]
@@ -105,7 +105,7 @@ def _problem(form: LineFormat) -> pl.Expr:
 
 
 def _place() -> pl.Expr:
-    """The column in which a line is bad."""
+    """Return the column in which a line is bad."""
     return pl.when(id_problem(pl.col("account")).is_not_null()).then(pl.lit("account")).otherwise(pl.lit("items"))
 
 
@@ -114,9 +114,11 @@ def _item_problem() -> pl.Expr:
 
 
 def _target_problem() -> pl.Expr:
-    """Items start with the letter of their domain; the last two are targets, in the order of these letters."""
+    """Items start with the letter of their domain; the last two are the targets, in the order of these letters."""
     letters = pl.col("items").list.eval(pl.element().str.slice(0, 1))
     first, second = letters.list.get(-2, null_on_oob=True), letters.list.get(-1, null_on_oob=True)
     two_domains = letters.list.set_difference(pl.concat_list(first, second)).list.len() == 0
-    wrong = "expected items of two domains, told by their first letter, and at the end a target of the first and one of"
+    wrong = (
+        "expected items of two domains, marked by their first letter, and at the end a target of the first and one of"
+    )
     return pl.when((first >= second) | ~two_domains).then(pl.lit(f"{wrong} the second"))

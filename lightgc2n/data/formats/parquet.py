@@ -21,32 +21,32 @@ class ParquetReader:
 
     path: Path
     tally: Tally
-    told: Mapping[str, str]
+    chosen: Mapping[str, str]
     unit: str = "auto"
     names: list[str] = field(default_factory=list)  # all columns of the table
     columns: dict[str, str] = field(default_factory=dict)
     times: TimeReader | None = None
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """Good rows, batch by batch: account, item, and where there are such columns time (µs), domain, member."""
+        """Yield good rows, batch by batch: account, item, and time (µs), domain and member if the table has them."""
         try:
             yield from self._frames()
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
             if isinstance(problem, OSError) and problem.filename:
                 raise
             reason = shown(str(problem).partition("\n")[0], 200)
-            raise DataError(f"{self.path}: cannot be read as Parquet: {reason}. Is the file whole?") from None
+            raise DataError(f"{self.path}: cannot be read as Parquet: {reason}. Is the file complete?") from None
 
     def _frames(self) -> Iterator[pl.DataFrame]:
         table = pl.scan_parquet(self.path, glob=False)
         schema = table.collect_schema()
         self.names = schema.names()
-        self.columns = find_columns(self.names, self.told, str(self.path))
+        self.columns = find_columns(self.names, self.chosen, str(self.path))
         if "time" in self.columns and schema[self.columns["time"]].is_temporal():
             self.unit = "us"
         for name in self.columns.values():
             if schema[name].is_nested():
-                raise DataError(f"{self.path}: column {name}: expected one value a row, found {schema[name]}.")
+                raise DataError(f"{self.path}: column {name}: expected one value per row, found {schema[name]}.")
         self.tally.rows += table.select(pl.len()).collect().item()
         texts = [_as_text(role, name, schema[name]) for role, name in self.columns.items()]
         row = 0

@@ -1,9 +1,9 @@
-"""Where the records of a file end.
+"""Find the ends of the records in a file.
 
-Outside of CSV every line is a record. In CSV a well-formed record may span lines: a field that starts with a quote ends
-with one, a quote within it is doubled, and a separator or the line end follows. In any other field a quote is like any
-other character. Of a malformed record the first line alone is a (bad) record, and the next line is read by itself: a
-stray quote costs one line.
+Except in CSV, every line is a record. A well-formed CSV record may span lines: a field that starts with a quote ends
+with one, quotes inside it are doubled, and a separator or the line end follows. In other fields a quote is an ordinary
+character. Of a malformed record, only the first line becomes a (bad) record, and parsing restarts at the next line. An
+unbalanced quote therefore costs one line.
 """
 
 import re
@@ -19,14 +19,14 @@ Places = npt.NDArray[np.int64]
 
 
 def record_ends(data: bytes, separator: str = "", whole: bool = True) -> tuple[Places, bool]:
-    """Return where each record ends, newline included, and whether every quote is known to be where it should.
+    """Return the end of each record, newline included, and whether every quote is known to be correct.
 
     A record that is not complete yet has no end.
 
     Args:
-        data: starts with a record; where it is whole, it ends with a newline.
-        separator: what stands between the fields of a CSV file; empty where every line is a record.
-        whole: whether nothing follows, so that a quote still open will never be closed.
+        data: starts with a record; if it is the whole rest of the file, it ends with a newline.
+        separator: the field separator of a CSV file; empty if every line is a record.
+        whole: true if no data follows, so that an open quote will never be closed.
     """
     octets = np.frombuffer(data, dtype=np.uint8)
     newlines = np.flatnonzero(octets == NEWLINE)
@@ -43,14 +43,14 @@ def record_ends(data: bytes, separator: str = "", whole: bool = True) -> tuple[P
 
 
 def quotes_enclose_fields(data: bytes, quotes: Places, separator: str) -> bool:
-    """Return whether every quote opens or closes a field, or is one half of a doubled quote within a quoted field.
+    """Return whether every quote opens or closes a field, or is part of a doubled quote in a quoted field.
 
     A closing quote at the very end of the data, or before a carriage return there, counts as correct.
     """
     octets = np.frombuffer(b"\n" + data + b"\n\n", dtype=np.uint8)
     opening, closing, sign = quotes[::2] + 1, quotes[1::2] + 1, separator.encode()
     if len(sign) > 1 or not _ends_field(octets[opening - 1], sign[0]).all():
-        return False  # a separator of several bytes is left to the careful search
+        return False  # the careful search handles separators of several bytes
     others = closing[~_ends_field(octets[closing + 1], sign[0])]
     return bool(((octets[others + 1] == RETURN) & (octets[others + 2] == NEWLINE)).all())
 
@@ -60,10 +60,10 @@ def _ends_field(octets: npt.NDArray[np.uint8], separator: int) -> npt.NDArray[np
 
 
 def _careful_ends(data: bytes, newlines: Places, quotes: Places, separator: str, whole: bool) -> Places:
-    """Go through the lines that hold quotes one by one.
+    """Search the lines that contain quotes one by one.
 
-    An open quote is followed up to the next quote that is not doubled. No line in between can open another, so this
-    takes at most two passes over the data, however many quotes are stray.
+    From an open quote the search continues at the next quote that is not doubled. No line in between can open another,
+    so this takes at most two passes over the data, however many quotes are unbalanced.
     """
     record, beginning = _patterns(separator)
     starts = np.concatenate([[0], newlines + 1])
@@ -83,13 +83,13 @@ def _careful_ends(data: bytes, newlines: Places, quotes: Places, separator: str,
 
 @lru_cache
 def _patterns(separator: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Return patterns of a whole record, and of a record that the data breaks off in; neither ever backtracks."""
+    """Return patterns of a complete record and of a record cut off by the end of the data; neither backtracks."""
     sign = separator.encode()
     cut = re.escape(sign)
     broken_cut = b"|".join(re.escape(sign[:size]) for size in range(len(sign)))
     open_quoted = b'"[^"]*+(?:""[^"]*+)*+'
     plain = b'(?!"|%b)[^\\n](?:(?!%b)[^\\n])*+' % (cut, cut)
-    if len(sign) == 1:  # the same, faster
+    if len(sign) == 1:  # an equivalent, faster pattern
         plain = b'[^"\\n%b][^\\n%b]*+' % (cut, cut)
     one_field = b'(?>%b"|%b|)' % (open_quoted, plain)
     record = b"%b(?:%b%b)*+\\r?+\\n" % (one_field, cut, one_field)

@@ -1,4 +1,4 @@
-"""What makes a row bad, and the count of rows: read, and rejected into `rejected.tsv`."""
+"""Checks of single rows, and counts of the rows read and rejected (`rejected.tsv`)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ CONTROL_CHARACTERS = r"[\x00-\x1f\x7f]"
 
 
 class BadRowError(Exception):
-    """One row cannot be used; `column` is empty where the fault is not in a single one."""
+    """A row cannot be used; `column` is empty if the error is not in a single column."""
 
     def __init__(self, column: str, reason: str) -> None:
         super().__init__(reason)
@@ -24,25 +24,25 @@ class BadRowError(Exception):
 
 
 class Tally:
-    """Counts rows: of the files, those read, and the bad ones.
+    """Counts the rows of the files, the rows read, and the bad rows.
 
-    Bad rows are listed in `rejected.tsv` in a folder; without a folder the first one is an error.
+    Bad rows are written to `rejected.tsv` in a folder; without a folder the first bad row is an error.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._path = folder / "rejected.tsv" if folder else None
         self.rows = self.read = self.rejected = 0
-        self.joined_rows = self.joined_lines = 0  # rows with line breaks between quotes
+        self.joined_rows = self.joined_lines = 0  # rows with line breaks inside quotes
 
     def reject(self, path: Path, bad: Sequence[BadRow], unit: str = "line") -> None:
-        """List bad rows of one file."""
+        """Reject bad rows of one file."""
         if not bad:
             return
         if self._path is None:
             line, column, reason, _ = bad[0]
             place = f"{path}:{line}" if unit == "line" else f"{path}: {unit} {line}"
             what = f"column {column}: {reason}" if column else reason
-            raise DataError(f"{place}: {what}. Mend it, or import with --skip-bad, which drops bad rows.")
+            raise DataError(f"{place}: {what}. Correct it, or import with --skip-bad, which drops bad rows.")
         with self._path.open("a", encoding="utf-8") as file:
             if self.rejected == 0:
                 file.write("file\tline\tcolumn\treason\ttext\n")
@@ -55,11 +55,11 @@ class Tally:
         if self.read + self.rejected != self.rows:
             raise DataError(
                 f"{where}: expected {self.rows:,} rows, found {self.read:,} read and {self.rejected:,} rejected. "
-                f"This is a fault of lightgc2n, so nothing was imported: please report it with a few lines of the file."
+                f"This is a bug in lightgc2n, so nothing was imported: please report it with a few lines of the file."
             )
 
     def notes(self) -> list[str]:
-        """Say what became of the rows, where it is not the usual."""
+        """Return notes on rejected rows and on rows that span lines."""
         notes = []
         if self.rejected:
             notes.append(
@@ -67,19 +67,19 @@ class Tally:
             )
         if self.joined_rows:
             notes.append(
-                f"{self.joined_rows:,} rows have line breaks between quotes: {self.joined_lines:,} lines in all"
+                f"{self.joined_rows:,} rows have line breaks inside quotes: {self.joined_lines:,} lines in all"
             )
         return notes
 
 
 def shown(text: str, most: int = SHOWN) -> str:
-    """Any text made fit for one cell of a message: short and without control characters."""
+    """Return text that fits into one cell of a message: short and without control characters."""
     short = text if len(text) <= most else text[:most] + "…"
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape", "replace").decode() for sign in short)
 
 
 def record_text(record: Record) -> str:
-    """The record as text; one that is no text, or far too long, is a bad row."""
+    """Return the record as text; raise `BadRowError` if it is not text or too long."""
     if len(record.data) > LONGEST_RECORD:
         raise BadRowError("", f"expected a row of at most {LONGEST_RECORD:,} bytes, found a longer one")
     if b"\0" in record.data:
@@ -87,12 +87,12 @@ def record_text(record: Record) -> str:
     try:
         return record.data.decode("utf-8")
     except UnicodeDecodeError as problem:
-        found = record.data[problem.start]
-        raise BadRowError("", f"expected UTF-8, found the byte 0x{found:02x} at place {problem.start + 1}") from None
+        byte = record.data[problem.start]
+        raise BadRowError("", f"expected UTF-8, found the byte 0x{byte:02x} at position {problem.start + 1}") from None
 
 
 def id_problem(value: pl.Expr) -> pl.Expr:
-    """Why a value cannot be an id, null where it can."""
+    """Return why a value cannot be an id, null if it can."""
     return (
         pl.when(value.is_null() | (value == ""))
         .then(pl.lit("expected an id, found nothing"))

@@ -1,4 +1,4 @@
-"""Sequences, one a line, as the content of a prepared dataset: logs, windows, sessions, and logs of two domains."""
+"""Read sequences, one per line, into the arrays of a dataset: logs, windows, sessions, and logs of two domains."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ LINE_FORMATS = {"logs": LOGS, "windows": WINDOWS, "sessions": SESSIONS}
 
 
 def read_sequences(source: Source, tally: Tally) -> dict[str, Any]:
-    """One log or window a line; sessions carry a target for each of two domains behind their items."""
+    """Read one log or window per line; the last two items of a session are targets, one for each of two domains."""
     accounts = Coder(read_dictionary(source.account_dictionary) if source.account_dictionary else ())
     items = Coder(read_dictionary(source.item_dictionary) if source.item_dictionary else ())
     read = {part: _read_file(path, source.format, accounts, items, tally) for part, path in source.files.items()}
@@ -61,13 +61,13 @@ def _read_file(path: Path, form: str, accounts: Coder, items: Coder, tally: Tall
     read = sum(map(len, owners))
     tally.read += read
     if not read:
-        found = "bad lines only" if tally.rejected else "an empty file"
-        raise DataError(f"{path}: expected {form}, found {found}.")
+        content = "bad lines only" if tally.rejected else "an empty file"
+        raise DataError(f"{path}: expected {form}, found {content}.")
     return Lines(np.concatenate(owners), np.concatenate(lengths), np.concatenate(events))
 
 
 def _two_domain_sessions(source: Source, ids: list[str], lengths: npt.NDArray[Any], events: Codes) -> dict[str, Any]:
-    """The last two items of each line are its targets; the domain of an item is its first letter."""
+    """Split off the last two items of each line as its targets; the first letter of an item is its domain."""
     letters = np.array([one[0] for one in ids])
     names = sorted(set(letters.tolist()))
     ends = np.cumsum(lengths)
@@ -75,7 +75,7 @@ def _two_domain_sessions(source: Source, ids: list[str], lengths: npt.NDArray[An
     if len(names) != 2:
         files = ", ".join(str(path) for path in source.files.values())
         raise DataError(
-            f"{files}: expected items of two domains, told by their first letter, "
+            f"{files}: expected items of two domains, marked by their first letter, "
             f"found the letters {shown(', '.join(names))}."
         )
     number, items, domains = _number_by_domain(ids, names, letters)
@@ -94,7 +94,7 @@ def _two_domain_sessions(source: Source, ids: list[str], lengths: npt.NDArray[An
 def _number_by_domain(
     ids: list[str], names: Sequence[str], domain_of_id: npt.NDArray[Any]
 ) -> tuple[Codes, list[str], list[Domain]]:
-    """A new number for each id such that every domain is one range, the ids and the domains in that order."""
+    """Renumber the items so that every domain is one range; return the numbers, the ids and the domains."""
     order = np.concatenate([np.flatnonzero(domain_of_id == name) for name in names])
     number = np.empty(len(ids), dtype=np.int32)
     number[order] = np.arange(len(ids))
@@ -105,7 +105,7 @@ def _number_by_domain(
 
 
 def read_two_domains(source: Source, tally: Tally) -> dict[str, Any]:
-    """Logs of each domain beside their mixture, which lacks the last event of each: those are the targets."""
+    """Read logs of each domain and their mixture; the mixture lacks the last event of each domain, the targets."""
     names = sorted(name for name in source.files if name != "mixed")
     accounts, items = Coder(), Coder()
     read = {name: _read_file(source.files[name], "logs", accounts, items, tally) for name in ("mixed", *names)}
@@ -114,11 +114,13 @@ def read_two_domains(source: Source, tally: Tally) -> dict[str, Any]:
     for name in names:
         mine = np.unique(read[name].items)
         if (domain_of_id[mine] != "").any():
-            raise DataError(f"{source.files[name]}: expected items of its own, found one that another domain has.")
+            raise DataError(
+                f"{source.files[name]}: expected items of this domain only, found one that another domain has."
+            )
         domain_of_id[mine] = name
     if (domain_of_id == "").any():
         stray = ids[int(np.flatnonzero(domain_of_id == "")[0])]
-        raise DataError(f"{source.files['mixed']}: the item {stray!r} stands in no file of a domain.")
+        raise DataError(f"{source.files['mixed']}: the item {stray!r} is in neither domain's file.")
     mixed = read["mixed"]
     targets = np.full((len(mixed.accounts), len(names)), -1, dtype=np.int32)
     for column, name in enumerate(names):
@@ -140,11 +142,11 @@ def read_two_domains(source: Source, tally: Tally) -> dict[str, Any]:
 def _last_events(
     source: Source, name: str, read: dict[str, Lines], in_domain: npt.NDArray[np.bool_], accounts: Coder
 ) -> Codes:
-    """The last event of a domain for each mixed log (-1: none); the mixture must hold all others, in order."""
+    """Return a domain's last event for each mixed log (-1: none); check that the mixture has all others, in order."""
     mixed, own = read["mixed"], read[name]
     for lines, file in ((mixed, "mixed"), (own, name)):
         if len(np.unique(lines.accounts)) < len(lines.accounts):
-            raise DataError(f"{source.files[file]}: expected one line an account, found more for some.")
+            raise DataError(f"{source.files[file]}: expected one line per account, found several for some accounts.")
     row_of_account = np.full(len(accounts.ids()), -1)
     row_of_account[mixed.accounts] = np.arange(len(mixed.accounts))
     rows = row_of_account[own.accounts]
@@ -159,7 +161,7 @@ def _last_events(
     if (rows < 0).any() or not same:
         raise DataError(
             f"{source.files['mixed']}: expected the events of {source.files[name].name} in the same order, without the "
-            f"last one of each account; found others."
+            f"last one of each account; found a different sequence."
         )
     target = np.full(len(mixed.accounts), -1, dtype=np.int32)
     target[rows] = own.items[last]

@@ -1,4 +1,4 @@
-"""How one row of an event table is written, in CSV, TSV, RecBole's .inter, MovieTweetings' .dat or JSON lines."""
+"""Parsers of single rows of an event table: CSV, TSV, RecBole's .inter, MovieTweetings' .dat and JSON lines."""
 
 import csv
 import io
@@ -15,10 +15,10 @@ from lightgc2n.data.formats.records import LONGEST_RECORD, QUOTE, quotes_enclose
 from lightgc2n.data.formats.rows import BadRowError, shown
 
 FEW_COLUMNS, MOST_FAST_COLUMNS = 16, 10_000
-MOST_CELLS_PER_BYTE = 2  # a row that has all its fields has a byte for each, a separator or the line end
-# A row as long as we allow may be one field; the parser's own limit is lower.
+MOST_CELLS_PER_BYTE = 2  # in a complete row every field takes at least one byte: a separator or the line end
+# A row of the maximal length may be a single field; the parser's default limit is lower.
 csv.field_size_limit(max(csv.field_size_limit(), LONGEST_RECORD))
-# As polars reads it, but numbers stay as they are written, since they may be ids. Of a repeated key the first counts.
+# Like polars, but numbers stay text because they may be ids. Of a repeated key the first value is used.
 JSON = json.JSONDecoder(
     parse_int=str,
     parse_float=str,
@@ -29,21 +29,21 @@ JSON = json.JSONDecoder(
 
 @dataclass(frozen=True)
 class Separated:
-    """Fields between separators; with `quoted`, a field in double quotes may hold anything."""
+    """Fields between separators; with `quoted`, a field in double quotes may contain any character."""
 
     separator: str
     quoted: bool = False
     typed_header: bool = False  # RecBole writes `user_id:token`
-    fixed_names: tuple[str, ...] = ()  # where the format has no header
+    fixed_names: tuple[str, ...] = ()  # for formats without a header
     names_in_rows: bool = False  # every row names its columns
 
     def names(self, text: str) -> list[str]:
-        """The column names in one record."""
+        """Return the column names in one record."""
         names = self._fields(text)
         return [name.partition(":")[0] for name in names] if self.typed_header else names
 
     def row(self, text: str, names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str | None]:
-        """The `columns` (role -> name) of one record, by name; a malformed one is a `BadRowError`."""
+        """Return the `columns` (role -> name) of one record, by name; raise `BadRowError` if it is malformed."""
         fields = self._fields(text)
         if len(fields) > len(names):
             raise BadRowError("", f"expected {len(names)} fields, found {len(fields)}")
@@ -53,20 +53,22 @@ class Separated:
     def frame(
         self, data: bytes, names: Sequence[str], columns: Mapping[str, str], well_formed: bool = False
     ) -> pl.DataFrame:
-        """The same of many records at once, as strings; polars raises where one is malformed."""
+        """Return the same columns of many records as strings; polars raises an error if one is malformed."""
         separator = self.separator
-        if len(separator) > 1:  # polars splits at one byte; the unit separator never stands in a good field
+        if len(separator) > 1:  # polars needs a single byte; a good field never contains the unit separator
             if b"\x1f" in data:
                 raise pl.exceptions.ComputeError("a control character")
             data, separator = data.replace(separator.encode(), b"\x1f"), "\x1f"
         if data.count(b"\r") != data.count(b"\r\n") or (
             self.quoted and not well_formed and self._has_stray_quote(data)
         ):
-            raise pl.exceptions.ComputeError("a stray quote or line break, which polars would leave out")
+            raise pl.exceptions.ComputeError("an unbalanced quote or line break, which polars would ignore")
         wide = len(names) > FEW_COLUMNS and data.count(b"\n") * len(names) > MOST_CELLS_PER_BYTE * len(data)
         if wide or len(names) > MOST_FAST_COLUMNS:
-            raise pl.exceptions.ComputeError("columns and missing fields that polars would take too much memory for")
-        # All columns are read, since polars takes no notice of surplus fields where it may leave a column out.
+            raise pl.exceptions.ComputeError(
+                "too many columns and missing fields for the memory that polars would need"
+            )
+        # Read all columns: polars ignores surplus fields if it may skip a column.
         return pl.read_csv(
             data,
             has_header=False,
@@ -87,13 +89,13 @@ class Separated:
         except csv.Error as problem:
             raise BadRowError("", f"expected fields separated by {self.separator!r}, found: {problem}") from None
         if len(rows) > 1:
-            raise BadRowError("", "expected one row, found a line break outside of quotes, or a stray quote")
+            raise BadRowError("", "expected one row, found a line break outside of quotes, or an unbalanced quote")
         return rows[0] if rows else [""]
 
 
 @dataclass(frozen=True)
 class JsonLines:
-    """One JSON object a line; the same methods as `Separated`."""
+    """One JSON object per line; the same methods as `Separated`."""
 
     separator: str = ""
     quoted: bool = False
@@ -101,7 +103,7 @@ class JsonLines:
     names_in_rows: bool = True
 
     def names(self, text: str) -> list[str]:
-        return [name for name in _json_object(text) if not _has_surrogate(name)]  # such a name is no text
+        return [name for name in _json_object(text) if not _has_surrogate(name)]  # not valid text
 
     def row(self, text: str, names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str | None]:
         values = _json_object(text)
@@ -110,13 +112,13 @@ class JsonLines:
     def frame(
         self, data: bytes, names: Sequence[str], columns: Mapping[str, str], well_formed: bool = False
     ) -> pl.DataFrame:
-        # Polars would write the number 1e3 as 1000, which is another id.
+        # Polars would write the number 1e3 as 1000, which is a different id.
         names = [name for role, name in columns.items() if role != "time"]
         ids = "|".join(re.escape(json.dumps(name, ensure_ascii=ascii)) for name in names for ascii in (True, False))
         if re.search(rf"(?:{ids})\s*:\s*(?:-0|-?\d+[.eE])".encode(), data):
             raise pl.exceptions.ComputeError("a number that is not whole")
         frame = pl.read_ndjson(data, schema=dict.fromkeys(columns.values(), pl.String))
-        # Polars writes lists and objects as text; only the slow way can tell them from a string that looks so.
+        # Polars converts lists and objects to text; only the slow parser can tell them from strings that look the same.
         nested = frame.select(pl.any_horizontal(pl.all().str.contains(r"^[\[{]")).any()).item()
         if nested:
             raise pl.exceptions.ComputeError("a nested value")

@@ -1,4 +1,4 @@
-"""Times as others write them, turned into microseconds since 1970."""
+"""Parse times in common formats into microseconds since 1970."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ UNITS = ("auto", "iso", *MICROSECONDS_PER)
 # The years 1900 to 2262: wide enough for any log, narrow enough to catch a value in another unit.
 EARLIEST, LATEST = -2_208_988_800_000_000, 9_214_646_400_000_000
 ISO_FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
-COMPACT_DATE = r"^(19|20|21)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"  # 20231124, also a second of the year 1970
+COMPACT_DATE = r"^(19|20|21)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"  # 20231124; as seconds it would be in 1970
 
 
 @dataclass(frozen=True)
 class TimeReader:
-    """How the times of one source are written."""
+    """The format in which one source writes times."""
 
     unit: str
 
@@ -28,23 +28,23 @@ class TimeReader:
         return f"times read as numbers, {self.unit} since 1970"
 
     def microseconds(self, texts: pl.Series) -> pl.Series:
-        """Each time in microseconds; null where it cannot be read or lies outside the years 1900 to 2262."""
+        """Return each time in microseconds; null if it cannot be parsed or is outside the years 1900 to 2262."""
         texts = texts.str.strip_chars()
         read = _iso_microseconds(texts) if self.unit == "iso" else self._number_microseconds(texts)
         return read.set(~read.is_between(EARLIEST, LATEST), None)
 
     def problem(self, read: str, written: str) -> pl.Expr:
-        """Why a row's time cannot be used, null where it can."""
+        """Return why a row's time cannot be used, null if it can."""
         expected = "an ISO date" if self.unit == "iso" else f"a number of {self.unit} since 1970"
-        found = pl.col(written).fill_null("").str.replace_all(CONTROL_CHARACTERS, " ").str.head(SHOWN)
-        why = pl.format(f"expected {expected} within the years 1900 to 2262, found '{{}}'", found)
+        text = pl.col(written).fill_null("").str.replace_all(CONTROL_CHARACTERS, " ").str.head(SHOWN)
+        why = pl.format(f"expected {expected} within the years 1900 to 2262, found '{{}}'", text)
         return pl.when(pl.col(read).is_null()).then(why)
 
     def _number_microseconds(self, texts: pl.Series) -> pl.Series:
         factor = MICROSECONDS_PER[self.unit]
         whole = texts.cast(pl.Int64, strict=False)
         if factor >= 1:
-            # A float keeps every microsecond of the years allowed and says where the product would not fit.
+            # A float represents every microsecond of the allowed years, and shows where the product would overflow.
             fits = (whole.cast(pl.Float64) * factor).is_between(EARLIEST, LATEST)
             exact = whole.set(~fits, None) * int(factor)
         else:
@@ -57,13 +57,13 @@ class TimeReader:
 
 
 def check_unit(unit: str) -> None:
-    """Stops at a unit that nobody knows."""
+    """Raise an error if the unit is unknown."""
     if unit not in UNITS:
         raise SettingError(f"--time-unit: {unknown_name('unit', unit, UNITS)}")
 
 
 def time_reader(unit: str, sample: pl.Series) -> TimeReader:
-    """A reader for `unit`, or, for `auto`, for the unit that the size of the sampled times suggests."""
+    """Return a reader for `unit`; `auto` chooses the unit by the magnitude of the sampled times."""
     check_unit(unit)
     if unit != "auto":
         return TimeReader(unit)
@@ -81,21 +81,21 @@ def time_reader(unit: str, sample: pl.Series) -> TimeReader:
 
 
 def _iso_microseconds(texts: pl.Series) -> pl.Series:
-    """ISO 8601 and its usual relatives; every format is tried only on what the ones before left open."""
+    """Parse ISO 8601 and common variants; each format is tried only on the texts that are not parsed yet."""
     dashed = texts.str.replace(r"^(\d+)/(\d+)/(\d+)", "$1-$2-$3").str.replace(r"^(\d+-\d+-\d+)[Tt]", "$1 ")
     dashed = dashed.str.replace(r"^(\d{4})(\d\d)(\d\d)$", "$1-$2-$3")
     frame = pl.DataFrame({"text": dashed.str.replace(r"(?i)(z|\s*UTC)$", "")})
     read = pl.Series("time", [None] * len(texts), dtype=pl.Int64)
     for form in ISO_FORMATS:
-        found = frame.select(pl.col("text").str.to_datetime(form, strict=False, time_unit="us").cast(pl.Int64))
-        read = read.zip_with(read.is_not_null(), found.to_series())
+        parsed = frame.select(pl.col("text").str.to_datetime(form, strict=False, time_unit="us").cast(pl.Int64))
+        read = read.zip_with(read.is_not_null(), parsed.to_series())
         if read.null_count() == texts.null_count():
             return read
     return read.zip_with(read.is_not_null(), _zoned_microseconds(frame["text"]))
 
 
 def _zoned_microseconds(texts: pl.Series) -> pl.Series:
-    whole = texts.str.replace(r"(:\d\d(?:\.\d+)?)\s*([+-]\d\d)$", "${1}${2}00")  # an offset of hours alone
+    whole = texts.str.replace(r"(:\d\d(?:\.\d+)?)\s*([+-]\d\d)$", "${1}${2}00")  # an offset in hours only
     plain = whole.str.replace(r"\s*([+-]\d\d):?(\d\d)$", "${1}${2}").str.replace(r" (\d+:\d+)([+-])", " ${1}:00${2}")
-    found = plain.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%z", strict=False, time_unit="us", time_zone="UTC")
-    return found.cast(pl.Int64)
+    parsed = plain.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%z", strict=False, time_unit="us", time_zone="UTC")
+    return parsed.cast(pl.Int64)

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lightgc2n.config import setting
-from lightgc2n.data.batches import Asked, Batch, TrainingBatch
+from lightgc2n.data.batches import Batch, LabelledBatch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.layers.crossentropy import linear_cross_entropy
@@ -192,7 +192,7 @@ class LightGC2NPlus(Model):
         return self.trends.fitted() | self.memory.fitted()
 
     @torch.no_grad()
-    def calibrate(self, validation: Callable[[], Iterator[Asked]]) -> None:
+    def calibrate(self, validation: Callable[[], Iterator[LabelledBatch]]) -> None:
         """Select the trends by validation MRR@20, then the balance of repeated and new items by NDCG@20.
 
         MRR hardly distinguishes balances: it depends on the top of the list, and repeats matter below it as well.
@@ -201,14 +201,14 @@ class LightGC2NPlus(Model):
         self.trends.calibrate(self._scored_without_trends(validation), self.bias)
         self.memory.calibrate(self._rank_inputs(validation))
 
-    def _scored_without_trends(self, validation: Callable[[], Iterator[Asked]]) -> Iterator[ScoredQueries]:
+    def _scored_without_trends(self, validation: Callable[[], Iterator[LabelledBatch]]) -> Iterator[ScoredQueries]:
         for asked in validation():
             scores, _, repeats = self._score_parts(self.items, asked.batch)
             scores.scatter_add_(1, repeats.items, repeats.added)
             domain = asked.among or Domain("all", 0, scores.shape[1])
             yield ScoredQueries(scores, asked.target, domain, asked.batch.moment)
 
-    def _rank_inputs(self, validation: Callable[[], Iterator[Asked]]) -> Iterator[RankInputs]:
+    def _rank_inputs(self, validation: Callable[[], Iterator[LabelledBatch]]) -> Iterator[RankInputs]:
         for asked in validation():
             scores, trends, repeats = self._score_parts(self.items, asked.batch)
             scores.scatter_add_(1, *trends)

@@ -99,7 +99,7 @@ def test_a_broken_packed_file_is_refused(tmp_path: Path, suffix: str) -> None:
     flipped = whole[:middle] + bytes([whole[middle] ^ 0xFF]) + whole[middle + 1 :]
     for broken in (whole[:1], whole[:middle], whole[:-1], flipped, whole + b"garbage", b"not packed at all"):
         path.write_bytes(broken)
-        with pytest.raises(DataError, match=r"log.*cannot be unpacked"):
+        with pytest.raises(DataError, match=r"log.*cannot be decompressed"):
             records(path)
 
 

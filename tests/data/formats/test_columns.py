@@ -22,13 +22,13 @@ def test_usual_names(names: list[str], expected: dict[str, str]) -> None:
 
 
 def test_a_told_column_wins() -> None:
-    told = {"item": "title", "time": "when"}
+    chosen = {"item": "title", "time": "when"}
     expected = {"account": "user", "item": "title", "time": "when"}
-    assert find_columns(["user", "item", "title", "when"], told, "log:1") == expected
+    assert find_columns(["user", "item", "title", "when"], chosen, "log:1") == expected
 
 
 @pytest.mark.parametrize(
-    ("names", "told", "message"),
+    ("names", "chosen", "message"),
     [
         (["a", "item"], {}, r"log:1: no column looks like the account. Found: 'a', 'item'.*--account-column"),
         (["user", "b"], {}, r"log:1: no column looks like the item"),
@@ -39,6 +39,6 @@ def test_a_told_column_wins() -> None:
         (["x" * 500] * 1 + [f"c{n}" for n in range(30)], {}, r"'x{40}…', 'c0', .* and 19 more"),
     ],
 )
-def test_refusals(names: list[str], told: dict[str, str], message: str) -> None:
+def test_refusals(names: list[str], chosen: dict[str, str], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        find_columns(names, told, "log:1")
+        find_columns(names, chosen, "log:1")

@@ -51,11 +51,11 @@ def test_packed_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("a.txt", b"one two three\n", r"a\.txt:1: the format cannot be told from the first line 'one two three'"),
+        ("a.txt", b"one two three\n", r"a\.txt:1: cannot detect the format from the first line 'one two three'"),
         ("a.txt", b"\x00\x01\n", r"'\\x00\\x01'.*--format, one of: csv, tsv"),
         ("a.txt", b"", r"a\.txt: the file is empty"),
         ("a.txt", b"\n\r\n", r"a\.txt: the file is empty"),
-        ("a.txt.gz", b"no gzip", r"a\.txt\.gz: cannot be unpacked"),
+        ("a.txt.gz", b"no gzip", r"a\.txt\.gz: cannot be decompressed"),
     ],
 )
 def test_a_file_that_cannot_be_told(tmp_path: Path, name: str, data: bytes, message: str) -> None:
@@ -75,7 +75,7 @@ def test_a_pipe_needs_a_format(tmp_path: Path) -> None:
     pipe = tmp_path / "log.csv"
     os.mkfifo(pipe)
     for wanted in ("auto", "parquet"):
-        with pytest.raises(DataError, match=r"log\.csv: a pipe is read only once"):
+        with pytest.raises(DataError, match=r"log\.csv: a pipe can be read only once"):
             detect(pipe, wanted)
     assert detect(pipe, "csv").format == "csv"
 
@@ -121,7 +121,9 @@ def test_a_folder_with_one_log(tmp_path: Path) -> None:
     (tmp_path / "ratings.dat").write_bytes(b"1::2::3::4\n")
     assert detect(tmp_path).files == {"all": tmp_path / "ratings.dat"}
     touch(tmp_path, "more.csv.gz")
-    with pytest.raises(DataError, match=r"expected one log file, found more\.csv\.gz, ratings\.dat\. Name the file"):
+    with pytest.raises(
+        DataError, match=r"expected one log file, found more\.csv\.gz, ratings\.dat\. Give the path of the file"
+    ):
         detect(tmp_path)
 
 
@@ -132,6 +134,6 @@ def test_a_folder_without_a_log(tmp_path: Path) -> None:
 
 def test_a_folder_of_another_format_than_named(tmp_path: Path) -> None:
     touch(tmp_path, "test_data.txt")
-    with pytest.raises(DataError, match=r"--format says csv, the folder holds windows. Name the file itself"):
+    with pytest.raises(DataError, match=r"--format is csv, but the folder holds windows. Give the path of the file"):
         detect(tmp_path, "csv")
     assert detect(tmp_path, "windows").format == "windows"

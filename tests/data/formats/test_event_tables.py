@@ -26,15 +26,15 @@ IDS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_si
 HEADER = b"user,item,timestamp\n"
 
 
-def read(path: Path, form: str = "csv", tally: Tally | None = None, **told: Any) -> Rows:
-    reader = TableReader(path, TABLE_FORMATS[form], tally or Tally(), told.pop("columns", {}), **told)
+def read(path: Path, form: str = "csv", tally: Tally | None = None, **chosen: Any) -> Rows:
+    reader = TableReader(path, TABLE_FORMATS[form], tally or Tally(), chosen.pop("columns", {}), **chosen)
     return [row for frame in reader.frames() for row in frame.rows()]
 
 
-def read_bytes(folder: Path, data: bytes, form: str = "csv", **told: Any) -> Rows:
+def read_bytes(folder: Path, data: bytes, form: str = "csv", **chosen: Any) -> Rows:
     path = folder / "log"
     path.write_bytes(data)
-    return read(path, form, **told)
+    return read(path, form, **chosen)
 
 
 def read_leniently(folder: Path, data: bytes, form: str) -> tuple[Rows, str]:
@@ -226,7 +226,7 @@ BAD = [
         HEADER + b"u1,i1,1\nu2,i\xff,3\n",
         3,
         "",
-        "expected UTF-8, found the byte 0xff at place 5",
+        "expected UTF-8, found the byte 0xff at position 5",
         "u2,i\N{REPLACEMENT CHARACTER},3",
     ),
     ("csv", HEADER + b"u1,i\x1b1,1\n", 2, "item", "without control characters", "u1,i\\x1b1,1"),
@@ -281,7 +281,7 @@ def test_bad_rows(tmp_path: Path, form: str, data: bytes, line: int, column: str
         ("csv", b"user,item,user\n1,2,3\n", r"log:1: the header names the column 'user' more than once"),
         ("csv", b"user;item\n1;2\n", r"log:1: no column looks like the account. Found: 'user;item'"),
         ("csv", b"\n\nuser;item\n1;2\n", r"log:3: no column looks like the account"),
-        ("csv", b"us\xffer,item\n1,2\n", r"log:1: no header: expected UTF-8, found the byte 0xff at place 3"),
+        ("csv", b"us\xffer,item\n1,2\n", r"log:1: no header: expected UTF-8, found the byte 0xff at position 3"),
         (
             "csv",
             "user,item\n1,2\n".encode("utf-16"),
@@ -291,7 +291,7 @@ def test_bad_rows(tmp_path: Path, form: str, data: bytes, line: int, column: str
         (
             "csv",
             b'user,item,"x\n1,2,3\n4,5,6"\n7,8,9\n',
-            r"log:1: the header has a stray quote.*found 'x\\n1,2,3\\n4,5,6'",
+            r"log:1: the header has an unbalanced quote.*found 'x\\n1,2,3\\n4,5,6'",
         ),
         ("csv", b"x" * 2**21, r"log:1: no header: expected a row of at most 1,048,576 bytes"),
         ("jsonl", b"nonsense\n", r"log:1: expected a JSON object"),

@@ -61,7 +61,7 @@ def test_lines(
         (LOGS, b"b\tx\ty", "items", "without control characters"),
         (LOGS, b"b\tx\r\r", "items", "without control characters"),
         (LOGS, b"b\tx\0", "", "expected UTF-8, found a NUL byte, as in UTF-16 or a binary file"),
-        (LOGS, b"b\tx\xff", "", "expected UTF-8, found the byte 0xff at place 4"),
+        (LOGS, b"b\tx\xff", "", "expected UTF-8, found the byte 0xff at position 4"),
         (LOGS, b"b\t" + b"x" * 2**20, "", "at most 1,048,576 bytes"),
         (LOGS, b"b\t" + b"x" * 1025, "items", "at most 1,024 bytes"),
         (WINDOWS, b"b\tx", "items", "at least one item and the target"),

@@ -16,10 +16,10 @@ NOON = 1_704_110_400_000_000  # 2024-01-01 12:00 UTC
 IDS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=8)
 
 
-def read(folder: Path, table: dict[str, Any], tally: Tally | None = None, **told: Any) -> list[tuple[Any, ...]]:
+def read(folder: Path, table: dict[str, Any], tally: Tally | None = None, **chosen: Any) -> list[tuple[Any, ...]]:
     path = folder / "log.parquet"
     pl.DataFrame(table).write_parquet(path)
-    reader = ParquetReader(path, tally or Tally(), told.pop("columns", {}), **told)
+    reader = ParquetReader(path, tally or Tally(), chosen.pop("columns", {}), **chosen)
     return [row for frame in reader.frames() for row in frame.rows()]
 
 
@@ -54,8 +54,8 @@ def test_ids_of_other_types_become_text(tmp_path: Path) -> None:
 
 
 def test_columns_can_be_told(tmp_path: Path) -> None:
-    told = {"account": "c", "item": "a"}
-    assert read(tmp_path, {"a": ["1"], "b": [[2]], "c": ["3"]}, columns=told) == [("3", "1")]
+    chosen = {"account": "c", "item": "a"}
+    assert read(tmp_path, {"a": ["1"], "b": [[2]], "c": ["3"]}, columns=chosen) == [("3", "1")]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_bad_rows(tmp_path: Path, columns: dict[str, Any], message: str) -> None
         ({"a": ["u"], "item": ["i"]}, r"log\.parquet: no column looks like the account"),
         (
             {"user": [["u"]], "item": ["i"]},
-            r"log\.parquet: column user: expected one value a row, found List\(String\)",
+            r"log\.parquet: column user: expected one value per row, found List\(String\)",
         ),
         ({"user": [b"\xff"], "item": ["i"]}, r"log\.parquet: cannot be read as Parquet"),
     ],
@@ -98,7 +98,7 @@ def test_a_broken_file(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for broken in (b"", b"PAR1", whole[: len(whole) // 2], b"x" * 100, whole[:-4] + b"PAR2"):
         path.write_bytes(broken)
-        with pytest.raises(DataError, match=r"log\.parquet: cannot be read as Parquet.*Is the file whole"):
+        with pytest.raises(DataError, match=r"log\.parquet: cannot be read as Parquet.*Is the file complete"):
             list(ParquetReader(path, Tally(), {}).frames())
 
 

@@ -12,7 +12,7 @@ from lightgc2n.errors import DataError
 def test_without_a_folder_the_first_bad_row_is_an_error() -> None:
     with pytest.raises(
         DataError,
-        match=r"^logs/a\.csv:7: column item: no good\. Mend it, or import with --skip-bad, which drops bad rows\.$",
+        match=r"^logs/a\.csv:7: column item: no good\. Correct it, or import with --skip-bad, which drops bad rows\.$",
     ):
         Tally().reject(Path("logs/a.csv"), [(7, "item", "no good", ""), (8, "", "worse", "")])
     with pytest.raises(DataError, match=r"^a\.parquet: row 7: no good\."):
@@ -59,7 +59,7 @@ def test_any_text_fits_into_a_message() -> None:
 
 def test_text_of_a_record() -> None:
     assert record_text(Record(1, "é,1".encode())) == "é,1"
-    with pytest.raises(BadRowError, match="expected UTF-8, found the byte 0xff at place 3"):
+    with pytest.raises(BadRowError, match="expected UTF-8, found the byte 0xff at position 3"):
         record_text(Record(1, b"ab\xff"))
     with pytest.raises(BadRowError, match="found a NUL byte"):
         record_text(Record(1, b"ab\0"))

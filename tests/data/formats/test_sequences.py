@@ -115,14 +115,14 @@ TWO_DOMAINS = {"E": "a\tE1 E2\n", "V": "a\tV1 V2\n", "mixed": "a\tV1 E1\n"}
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("V", "a\tV1 E1\n", r"V\.tsv: expected items of its own, found one that another domain has"),
-        ("mixed", "a\tV1 E1 X9\n", r"mixed\.tsv: the item 'X9' stands in no file of a domain"),
+        ("V", "a\tV1 E1\n", r"V\.tsv: expected items of this domain only, found one that another domain has"),
+        ("mixed", "a\tV1 E1 X9\n", r"mixed\.tsv: the item 'X9' is in neither domain's file"),
         ("mixed", "a\tV1 E1 E2\n", r"mixed\.tsv: expected the events of E\.tsv in the same order"),
         ("mixed", "a\tV1\n", r"mixed\.tsv: expected the events of E\.tsv"),
         ("mixed", "b\tV1 E1\n", r"mixed\.tsv: expected the events of E\.tsv"),
         ("V", "a\tV1 V2\nb\tV1 V2\n", r"mixed\.tsv: expected the events of V\.tsv"),
-        ("mixed", "a\tV1\na\tE1\n", r"mixed\.tsv: expected one line an account"),
-        ("E", "a\tE1\na\tE2\n", r"E\.tsv: expected one line an account"),
+        ("mixed", "a\tV1\na\tE1\n", r"mixed\.tsv: expected one line per account"),
+        ("E", "a\tE1\na\tE2\n", r"E\.tsv: expected one line per account"),
         ("E", "", r"E\.tsv: expected logs, found an empty file"),
         ("E", "a\n", r"E\.tsv:1: column items: expected an account, a tab and at least one item"),
     ],
