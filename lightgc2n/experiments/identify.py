@@ -23,7 +23,7 @@ from lightgc2n.errors import DataError, SettingError
 from lightgc2n.metrics.cluster_agreement import PeopleMeasures, measure_people, people_summary, reliability
 from lightgc2n.people.contrast_method import Examples, by_contrast, by_examples, lengths
 from lightgc2n.people.habits_method import by_mixture
-from lightgc2n.people.reference_methods import FLOORS, Method, Told
+from lightgc2n.people.reference_methods import FLOORS, CountEstimate, Method
 from lightgc2n.people.session_points import Logs
 from lightgc2n.people.sessions import HOUR, has_hours, usual_gap
 from lightgc2n.people.vectors import item_vectors
@@ -203,10 +203,10 @@ def _scored(method: Method, table: str, logs: Logs, known: Known, seed: int) -> 
     started = time.perf_counter()
     answer = method.find(logs, known.people if table == "given" else None, random)
     seconds = time.perf_counter() - started
-    person = answer.person if isinstance(answer, Told) else answer
+    person = answer.person if isinstance(answer, CountEstimate) else answer
     measured = measure_people(person, known.member, logs.account, known.people)
     row = {"measures": people_summary(measured, seed), "chance": _chance(person, logs, known, random)}
-    if isinstance(answer, Told):
+    if isinstance(answer, CountEstimate):
         scored = measured.account
         row["reliability"] = reliability(answer.chances[scored], answer.count[scored], known.people[scored])
     return row | {"seconds": round(seconds, 2)}, measured

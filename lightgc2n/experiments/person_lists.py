@@ -49,7 +49,7 @@ from lightgc2n.experiments.rolling_queries import (
 from lightgc2n.metrics.member_recall import Served, measure_served
 from lightgc2n.metrics.ranking import Floats, reciprocal_rank
 from lightgc2n.metrics.ranks import (
-    asked_in_domains,
+    batches_in_domains,
     rank_by_counting,
     refuse_not_finite,
     rows_per_tile,
@@ -109,7 +109,7 @@ def serve_named(name: str, dataset: Dataset, members: Members, options: Identify
     if name in zoo.ZOO and zoo.entry_of(name).is_simple:
         split = split_dataset(dataset, SplitConfig(protocol="time"))
         model = zoo.build(name, split.train, {})
-        model.calibrate(lambda: asked_in_domains(split.validation, split.catalogues, "cpu"))
+        model.calibrate(lambda: batches_in_domains(split.validation, split.catalogues, "cpu"))
         return serve(dataset, split, member, finder_for(split.train, None), name, model, about, is_simple=True)
     if not (Path(name) / RUN).is_file():
         simple = ", ".join(one for one, entry in zoo.ZOO.items() if entry.is_simple)

@@ -10,7 +10,7 @@ from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import Split
 from lightgc2n.devices import peak_bytes, reset_peak
 from lightgc2n.metrics.ranking import Floats
-from lightgc2n.metrics.ranks import asked_in_domains, ranks_in_domains
+from lightgc2n.metrics.ranks import batches_in_domains, ranks_in_domains
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import step
 from lightgc2n.training.checkpoints import Progress
@@ -89,7 +89,7 @@ def _training_facts(progress: Progress, plan: RunPlan) -> dict[str, Any]:
 def _ranks(name: str, model: Model, conditions: Conditions) -> Floats:
     split, device = conditions.split, conditions.device
     with step(f"{name} on {split.config.protocol}", total=len(split.test)) as progress:
-        model.calibrate(lambda: asked_in_domains(split.validation, split.catalogues, device))
+        model.calibrate(lambda: batches_in_domains(split.validation, split.catalogues, device))
         return ranks_in_domains(
             name,
             model,

@@ -1,4 +1,4 @@
-"""The graph of DA-GCN and TiDA-GCN, and the time intervals between items, both from training inputs alone.
+"""The graph of DA-GCN and TiDA-GCN, and the time intervals between items, both built from training inputs only.
 
 Nodes are all items, then all accounts. Rows receive, columns send. Events that are only targets are left out.
 """
@@ -27,13 +27,13 @@ class Inputs:
 
     @property
     def steps(self) -> tuple[Ints, Ints]:
-        """Consecutive items within a domain: the items before, the items after."""
+        """Return the items before and after each transition within a domain."""
         after = np.flatnonzero(self.follows)
         return self.events[after - 1], self.events[after]
 
 
 def training_inputs(train: Training) -> Inputs:
-    """All events but the last of each sequence, which is only a target; all, where the dataset gives the targets."""
+    """Return all events but the last of each sequence, which is only a target; all if targets are stored separately."""
     sequence = np.repeat(np.arange(train.sequences), np.diff(train.offsets))
     shown = np.ones(len(train.events), dtype=bool)
     if train.domain_targets is None:
@@ -52,11 +52,11 @@ def training_inputs(train: Training) -> Inputs:
 
 
 def build_domain_graph(train: Training, direction: str, released_loops: bool = False) -> Edges:
-    """Edges between accounts and their items, between consecutive items of a domain, and self-loops; all of weight 1.
+    """Return edges between accounts and items, between consecutive items of a domain, and self-loops; weights are 1.
 
     Args:
         direction: whether an item receives from its successors, its predecessors, or both.
-        released_loops: only items with a successor, and accounts with items, have a self-loop, as in the released code.
+        released_loops: add self-loops only for items with a successor and accounts with items, as in the released code.
     """
     inputs, nodes = training_inputs(train), train.items + train.accounts
     before, after = (end.astype(np.int64) for end in inputs.steps)
@@ -71,7 +71,7 @@ def build_domain_graph(train: Training, direction: str, released_loops: bool = F
 
 
 def build_intervals(train: Training, buckets: int) -> Edges | None:
-    """The distribution over days of the interval to the next item of the domain, for each item; None without times."""
+    """Return for each item the distribution of days until the next item of the domain; None without times."""
     inputs = training_inputs(train)
     if inputs.times is None:
         return None

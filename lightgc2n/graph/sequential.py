@@ -1,7 +1,7 @@
-"""The sequential graph (Eq. 2), built from training sequences alone.
+"""The sequential graph (Eq. 2), built from training sequences only.
 
-Edges are unique, however often an account has an item or an item follows another. Rows receive, columns send: an item
-receives from the item before it.
+Edges are unique: repeated events and transitions count once. Rows receive, columns send: an item receives from the item
+before it.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Edges:
     width: int
 
     def transposed(self) -> "Edges":
-        """The transposed matrix."""
+        """Return the transposed matrix."""
         rows = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         order = np.lexsort((rows, self.columns))
         offsets = np.searchsorted(self.columns[order], np.arange(self.width + 1))
@@ -61,7 +61,7 @@ class SequentialGraph:
 
 
 def build_graph(train: Training) -> SequentialGraph:
-    """The graph of all training events, training targets included."""
+    """Build the graph of all training events, training targets included."""
     owner = np.repeat(train.sequence_accounts.astype(np.int64), np.diff(train.offsets))
     before, after = train.steps
     held = _edges(owner, train.events, train.accounts, train.items)  # Eq. 2, M_I
@@ -77,7 +77,7 @@ def graph_from(arrays: Mapping[str, Longs]) -> SequentialGraph:
 
 
 def _edges(rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer], height: int, width: int) -> Edges:
-    """Unique edges, weighted 1 / sqrt(degree of row x degree of column): the "Laplace matrix" of Algorithm 1."""
+    """Return unique edges, weighted 1 / sqrt(row degree x column degree): the "Laplace matrix" of Algorithm 1."""
     keys = np.unique(rows.astype(np.int64) * width + columns)
     return _weighted(np.searchsorted(keys // width, np.arange(height + 1)), keys % width, width)
 

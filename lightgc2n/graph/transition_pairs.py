@@ -1,4 +1,4 @@
-"""Transitions in training sequences, as pairs of items."""
+"""Transitions in training sequences as pairs of items."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,7 @@ Longs = npt.NDArray[np.int64]
 
 
 def transition_pairs(train: Training, reach: int) -> tuple[Longs, Longs, npt.NDArray[np.float64]]:
-    """Pairs of items at most `reach` events apart in a sequence: the earlier, the later, and 1 / distance."""
+    """Return pairs of items at most `reach` events apart in a sequence: the earlier, the later, and 1 / distance."""
     owner = np.repeat(np.arange(train.sequences), np.diff(train.offsets))
     befores, afters, weights = [], [], []
     for gap in range(1, reach + 1):

@@ -47,7 +47,7 @@ def rows_in(queries: Queries, domain: Domain) -> Longs:
     return np.flatnonzero((queries.target >= domain.start) & (queries.target < domain.stop))
 
 
-def asked_in_domains(queries: Queries, domains: Sequence[Domain], device: str) -> Iterator[LabelledBatch]:
+def batches_in_domains(queries: Queries, domains: Sequence[Domain], device: str) -> Iterator[LabelledBatch]:
     """Batches of all queries, domain by domain; a target is ranked among the items of its own domain."""
     rows = rows_per_tile(domains[-1].stop, device)  # a model may score all items first
     for domain in domains:
@@ -91,23 +91,23 @@ def target_ranks(
     """
     encoded, is_learned = model.encode(), torch.as_tensor(learned, device=device)
     ranks = []
-    for asked in query_batches(queries, rows_per_tile(len(domain), device), device):
-        scores = model.scores(encoded, asked.batch, domain)
+    for labelled in query_batches(queries, rows_per_tile(len(domain), device), device):
+        scores = model.scores(encoded, labelled.batch, domain)
         refuse_not_finite(name, scores)
         if exclude_seen:
-            scores = _without_seen(scores, asked.batch, domain)
-        rank = rank_by_counting(scores, asked.target - domain.start)
-        repeat = targets_in_history(asked)
-        unlearned = ~is_learned[asked.target]
+            scores = _without_seen(scores, labelled.batch, domain)
+        rank = rank_by_counting(scores, labelled.target - domain.start)
+        repeat = targets_in_history(labelled)
+        unlearned = ~is_learned[labelled.target]
         missed = repeat | unlearned if exclude_seen else ~repeat & unlearned
         ranks.append(torch.where(missed, torch.inf, rank).cpu().numpy())
-        progress(len(asked.target))
+        progress(len(labelled.target))
     return np.concatenate(ranks) if ranks else np.empty(0)
 
 
-def targets_in_history(asked: LabelledBatch) -> Bool[Tensor, "B"]:
+def targets_in_history(labelled: LabelledBatch) -> Bool[Tensor, "B"]:
     """Whether each target is in its own history: as an earlier event, or because the protocol leaks."""
-    return ((asked.batch.history == asked.target[:, None]) & asked.batch.known).any(dim=1)
+    return ((labelled.batch.history == labelled.target[:, None]) & labelled.batch.known).any(dim=1)
 
 
 def refuse_not_finite(name: str, scores: Float[Tensor, "B M"]) -> None:

@@ -1,1 +1,1 @@
-"""Who is behind an account: how many people, and who did what, with numpy alone."""
+"""Estimate how many people share an account and who caused each event, with numpy only."""

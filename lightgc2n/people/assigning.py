@@ -1,4 +1,4 @@
-"""From evidence about pairs of sessions to who did what: one function of a fixed number of array steps.
+"""Assign sessions to people from pairwise evidence, in a fixed number of array operations.
 
 Shapes: N sessions of one account, K people.
 """
@@ -10,19 +10,19 @@ from lightgc2n.people.session_points import Floats
 
 CENTRE_STEPS, STEPS = 10, 20
 FIT_WEIGHT, SUM_WEIGHT = 3.0, 0.1
-DOUBT = 0.2  # left to everybody when mean field begins
+DOUBT = 0.2  # probability spread over all people when mean field starts
 
 
 def assign(evidence: Floats, size: Longs, people: int) -> Floats:
-    """How far each session is each person's, [N, K]; rows sum to one.
+    """Return the probability that each session belongs to each person, [N, K]; rows sum to one.
 
     Args:
         evidence: log(p_same / p_other) of each pair [N, N], symmetric, 0 on the diagonal.
-        size: events of each session; a longer one counts more, by its root.
-        people: how many there are.
+        size: events of each session; a session is weighted by the square root of its size.
+        people: the number of people.
     """
     if len(evidence) <= people:
-        return np.eye(people)[: len(evidence)]  # nobody can be shown to have come twice
+        return np.eye(people)[: len(evidence)]  # no more sessions than people: each person has at most one
     weight = np.sqrt(size)
     belongs = (1 - DOUBT) * spectral_start(evidence, weight, people) + DOUBT / people
     for _ in range(STEPS):
@@ -31,11 +31,11 @@ def assign(evidence: Floats, size: Longs, people: int) -> Floats:
 
 
 def spectral_start(evidence: Floats, weight: Floats, people: int) -> Floats:
-    """Sessions grouped by the leading eigenvectors of the evidence, each scaled by the root of its value; 0 or 1."""
+    """Cluster sessions by the leading eigenvectors of the evidence, scaled by the root of their eigenvalues; 0 or 1."""
     values, vectors = np.linalg.eigh(evidence * np.sqrt(weight[:, None] * weight))
     points = vectors[:, -people:] * np.sqrt(np.maximum(values[-people:], 0))
     centres = points[[(points**2).sum(axis=1).argmax()]]
-    for _ in range(people - 1):  # each next centre is the point farthest from all so far
+    for _ in range(people - 1):  # farthest-point initialisation
         farthest = _squared_distances(points, centres).min(axis=1).argmax()
         centres = np.vstack([centres, points[farthest]])
     for _ in range(CENTRE_STEPS):
@@ -49,15 +49,15 @@ def _squared_distances(points: Floats, centres: Floats) -> Floats:
 
 
 def mean_field_step(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:
-    """The shares of each session, given those of the others: by how well it fits, and a little by the plain sum."""
+    """Update the assignment of each session given the others, by its fit and, slightly, by the plain sum."""
     return _shares(fits(evidence, weight, belongs), evidence @ (belongs * weight[:, None]))
 
 
 def assign_others(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:
-    """The shares of M further sessions [M, K], given those of N, as in one mean-field step.
+    """Assign M further sessions [M, K], given the assignment of N sessions, in one mean-field step.
 
     Args:
-        evidence: of each pair of one of the M and one of the N [M, N].
+        evidence: of each pair of one of the M and one of the N sessions [M, N].
     """
     mass = belongs * weight[:, None]
     return _shares(np.log((np.exp(evidence) @ mass + 1) / (mass.sum(axis=0) + 1)), evidence @ mass)
@@ -70,10 +70,12 @@ def _shares(fit: Floats, total: Floats) -> Floats:
 
 
 def fits(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:
-    """How well each session fits each person's other sessions [N, K]: log((sum of ratios + 1) / (sum of weights + 1)).
+    """Return how well each session fits each person's other sessions, [N, K].
 
-    A person may have several tastes, so what counts is the mean of ratios, not that of their logarithms.
+    The fit is log((sum of ratios + 1) / (sum of weights + 1)).
+
+    A person may have several tastes, so the ratios are averaged, not their logarithms.
     """
     mass = belongs * weight[:, None]
-    ratios = np.exp(evidence) - np.eye(len(evidence))  # a session is no evidence about itself
+    ratios = np.exp(evidence) - np.eye(len(evidence))  # exclude the session itself
     return np.log((ratios @ mass + 1) / (mass.sum(axis=0) - mass + 1))

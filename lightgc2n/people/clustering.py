@@ -1,4 +1,4 @@
-"""Points grouped into people: k-means, Gaussian mixtures and DBSCAN, many accounts side by side.
+"""Cluster points into people: k-means, Gaussian mixtures and DBSCAN, for many accounts at once.
 
 Shapes: B accounts, N points (padded), W width of a point, R starts, K people.
 """
@@ -10,20 +10,20 @@ import numpy as np
 from lightgc2n.data.dataset import Longs
 from lightgc2n.people.session_points import Floats, Matrix, Points
 
-MOST_PEOPLE = 5  # behind one account, where the count is not given
+MOST_PEOPLE = 5  # in one account, if the count is not given
 STARTS, ROUNDS = 4, 25
 MIXTURE_ROUNDS = 15
-SMALLEST_SPREAD = 1e-2  # variance of a mixture's person in any direction: two equal points must not become one
+SMALLEST_SPREAD = 1e-2  # smallest variance in any direction: a cluster must not collapse onto two equal points
 MIXTURE_WIDTH = 4
 NEIGHBOURS = 3
 FAR = np.float32(np.inf)
 
 
 def k_means(points: Points, count: Longs, random: np.random.Generator) -> Longs:
-    """The group of each point [B, N], the tightest of several starts.
+    """Return the cluster of each point [B, N], the best of several starts.
 
     Args:
-        count: groups of each account; some may stay empty where points are few or alike.
+        count: clusters of each account; some may be empty if there are few distinct points.
     """
     centres = _spread_centres(points, count, random)
     for _ in range(ROUNDS):
@@ -38,7 +38,7 @@ def k_means(points: Points, count: Longs, random: np.random.Generator) -> Longs:
 
 
 def _spread_centres(points: Points, count: Longs, random: np.random.Generator) -> Matrix:
-    """Points far apart to start from [B, R, K, W]: each drawn with a chance that grows with its squared distance."""
+    """Draw initial centres [B, R, K, W] by k-means++: with probability proportional to the squared distance."""
     row = np.arange(len(points.known))[:, None]
     far = points.known[:, None, :].repeat(STARTS, axis=1).astype(np.float32)
     centres = []
@@ -52,14 +52,14 @@ def _spread_centres(points: Points, count: Longs, random: np.random.Generator) -
 
 
 def _squared_distances(points: Points, centres: Matrix) -> Matrix:
-    """From each point to each of C centres [B, C, W]: [B, N, C]."""
+    """Return the squared distance from each point to each of C centres [B, C, W]: [B, N, C]."""
     cross = points.vectors @ centres.transpose(0, 2, 1)
     lengths = (points.vectors**2).sum(axis=2)[:, :, None] + (centres**2).sum(axis=2)[:, None, :]
     return np.maximum(lengths - 2 * cross, 0)
 
 
 def _nearest(points: Points, centres: Matrix, count: Longs) -> tuple[Longs, Matrix]:
-    """The nearest centre of each point and its squared distance, for each start: [B, N, R]."""
+    """Return the nearest centre of each point and its squared distance, for each start: [B, N, R]."""
     accounts, starts, people, width = centres.shape
     far = _squared_distances(points, centres.reshape(accounts, starts * people, width))
     far = far.reshape(accounts, -1, starts, people)
@@ -68,7 +68,7 @@ def _nearest(points: Points, centres: Matrix, count: Longs) -> tuple[Longs, Matr
 
 
 def _means(points: Points, label: Longs, centres: Matrix) -> Matrix:
-    """The mean of each group; an empty one stays where it is."""
+    """Return the mean of each cluster; an empty cluster keeps its centre."""
     accounts, starts, people, _ = centres.shape
     belongs = (label[..., None] == np.arange(people)) & points.known[:, :, None, None]
     flat = belongs.reshape(accounts, -1, starts * people).transpose(0, 2, 1).astype(np.float32)
@@ -78,17 +78,17 @@ def _means(points: Points, label: Longs, centres: Matrix) -> Matrix:
 
 
 def memberships(points: Points, label: Longs, people: int) -> Matrix:
-    """1 where a point is a person's [B, N, K]; nothing for padding."""
+    """Return one-hot cluster memberships [B, N, K]; 0 for padding."""
     return ((label[..., None] == np.arange(people)) & points.known[..., None]).astype(np.float32)
 
 
 def distances(points: Points) -> Matrix:
-    """Between any two points of an account [B, N, N]."""
+    """Return the distances between all points of an account [B, N, N]."""
     return np.sqrt(_squared_distances(points, points.vectors))
 
 
 def silhouette(points: Points, label: Longs, people: int) -> Floats:
-    """The mean over points of (b - a) / max(a, b): a to its own group, b to the nearest other; alone in a group 0."""
+    """Return the mean silhouette (b - a) / max(a, b): a to the own cluster, b to the nearest other; 0 if alone."""
     own = memberships(points, label, people)
     sums, sizes = distances(points) @ own, own.sum(axis=1)[:, None, :]
     inside = (sums * own).sum(axis=2) / np.maximum((sizes * own).sum(axis=2) - 1, 1)
@@ -100,7 +100,7 @@ def silhouette(points: Points, label: Longs, people: int) -> Floats:
 
 
 def spheres_bic(points: Points, label: Longs, people: int) -> Floats:
-    """BIC of groups that are spheres of one common size, smaller is better."""
+    """Return the BIC of clusters that are spheres of equal size; smaller is better."""
     own = memberships(points, label, people)
     sizes, number, width = own.sum(axis=1), points.known.sum(axis=1), points.vectors.shape[2]
     centres = own.transpose(0, 2, 1) @ points.vectors / np.maximum(sizes, 1)[..., None]
@@ -112,10 +112,10 @@ def spheres_bic(points: Points, label: Longs, people: int) -> Floats:
 
 
 def mixture(points: Points, count: Longs, random: np.random.Generator) -> tuple[Longs, Floats]:
-    """The likeliest person of each point in a mixture of Gaussians with diagonal covariances, and its BIC.
+    """Fit a Gaussian mixture with diagonal covariances; return the most likely component of each point, and the BIC.
 
-    It starts from k-means. Points are first turned to the axes in which an account's own points differ most, since a
-    few sessions say nothing of many directions.
+    It starts from k-means. Points are first projected onto the account's principal axes, because a few sessions cannot
+    determine variances in many directions.
     """
     points = principal(points, MIXTURE_WIDTH)
     people, number = int(count.max()), points.known.sum(axis=1)
@@ -130,7 +130,7 @@ def mixture(points: Points, count: Longs, random: np.random.Generator) -> tuple[
 
 
 def _log_densities(points: Points, share: Matrix) -> Floats:
-    """log of weight times density of each point for each person, who have shares of the points: [B, N, K]."""
+    """Return log(weight x density) of each point for each component, [B, N, K]."""
     sizes = share.sum(axis=1)[..., None] + 1e-6
     spread_out = share.transpose(0, 2, 1)
     mean = spread_out @ points.vectors / sizes
@@ -143,7 +143,7 @@ def _log_densities(points: Points, share: Matrix) -> Floats:
 
 
 def principal(points: Points, width: int) -> Points:
-    """The points of each account along the axes in which they differ most."""
+    """Project the points of each account onto its principal axes."""
     number = points.known.sum(axis=1)[:, None, None]
     centred = (points.vectors - points.vectors.sum(axis=1, keepdims=True) / number) * points.known[..., None]
     axes = np.linalg.eigh(centred.transpose(0, 2, 1) @ centred)[1][:, :, ::-1][:, :, :width]
@@ -155,31 +155,31 @@ def _bic(likely: Floats, number: Longs, parameters: int | Longs) -> Floats:
 
 
 def dbscan(points: Points, reach: Floats, neighbours: int = NEIGHBOURS) -> Longs:
-    """Groups of dense points, as many as there are; a point that is near none goes to the nearest.
+    """Return clusters of dense points; a point near none joins the nearest dense point.
 
     Args:
-        reach: for each account how near a neighbour is; a point with `neighbours` of them, itself included, is dense.
+        reach: the neighbourhood radius of each account; a point with `neighbours` in it, itself included, is dense.
     """
     apart = np.where(points.known[:, :, None] & points.known[:, None, :], distances(points), FAR)
     near = apart <= reach[:, None, None]
     dense = near.sum(axis=2) >= neighbours
     joined = near & dense[:, :, None] & dense[:, None, :]
     label = np.where(dense, np.arange(dense.shape[1]), dense.shape[1])
-    while True:  # the smallest number of a group wins, step by step
+    while True:  # propagate the smallest cluster number
         smaller = np.where(joined, label[:, None, :], dense.shape[1]).min(axis=2)
         if (smaller >= label).all():
             break
         label = np.minimum(label, smaller)
     nearest = np.where(dense[:, None, :], apart, FAR).argmin(axis=2)
-    found = np.take_along_axis(label, nearest, axis=1)
-    return np.where(dense, label, np.where(dense.any(axis=1)[:, None], found, 0))
+    nearest_label = np.take_along_axis(label, nearest, axis=1)
+    return np.where(dense, label, np.where(dense.any(axis=1)[:, None], nearest_label, 0))
 
 
 def best_count(points: Points, counts: range, grouped: Callable[[Longs], tuple[Longs, Floats]]) -> Longs:
-    """The groups of each account with the count whose cost is smallest.
+    """Return the clusters of each account for the count of lowest cost.
 
     Args:
-        grouped: for the counts of all accounts the groups, and what they cost each account.
+        grouped: maps the counts of all accounts to clusters and their cost per account.
     """
     best, cheapest = np.zeros(points.known.shape, dtype=np.int64), np.full(len(points.known), np.inf)
     for count in counts:

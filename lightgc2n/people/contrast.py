@@ -1,8 +1,8 @@
-"""How much likelier two sessions are one person's than two people's, learned without any label.
+"""Learn without labels how much more likely two sessions are one person's than two people's.
 
-Two sessions of two accounts are surely two people's. Two sessions of one account are one person's with a chance
-`share`, and else are as unlike as strangers' (that is the assumption): p_account = share p_same + (1 - share) p_other.
-A classifier that tells pairs of one account from pairs of two gives odds = p_account / p_other, and hence
+Two sessions of two accounts are by two people. Two sessions of one account are by one person with probability `share`;
+otherwise they are assumed to be as different as strangers: p_account = share p_same + (1 - share) p_other. A classifier
+that separates pairs of one account from pairs of two gives odds = p_account / p_other, and hence
 
     p_same / p_other = 1 + (odds - 1) / share.
 
@@ -16,52 +16,52 @@ import numpy as np
 from lightgc2n.people.session_points import Floats
 
 SHARE = 0.5
-LEAST_RATIO = 0.02  # odds below 1 - share cannot be, and would have no logarithm
+LEAST_RATIO = 0.02  # lower bound: odds below 1 - share would have no logarithm
 HIDDEN, EPOCHS, BATCH = 32, 8, 2048
 RATE, DECAY = 4e-3, 1e-5
-FARTHEST = 6  # standard deviations
+FARTHEST = 6  # standard deviations; features are clipped here
 SMALLEST_SPREAD = 1e-6
 Weights = tuple[Floats, ...]
 
 
 def log_ratio(log_odds: Floats, share: float = SHARE) -> Floats:
-    """log(p_same / p_other) of pairs whose log odds to be of one account are given."""
+    """Return log(p_same / p_other) for the log odds that a pair is of one account."""
     return np.log(np.maximum(1 + np.expm1(log_odds) / share, LEAST_RATIO))
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """A small network: one hidden layer, and a straight line beside it."""
+    """A small network: one hidden layer plus a linear skip connection."""
 
     centre: Floats  # [F]
     spread: Floats  # [F]
     weights: Weights  # [F, H], [H], [H], [F], [1]
-    prior: float = 0.0  # log odds of pairs of one account among those learned from
+    prior: float = 0.0  # log odds of pairs of one account in the training sample
 
     def log_odds(self, features: Floats) -> Floats:
-        """Of each pair [P, F] that it is of one account, if as many were as were not."""
+        """Return the log odds that each pair [P, F] is of one account, for a balanced prior."""
         scaled = scale(features, self.centre, self.spread).astype(self.weights[0].dtype)
         return outputs(scaled, self.weights)[0] - self.prior
 
     def in_double(self) -> "Contrast":
-        """The same, computed with 64 bits: slower, and equal to many digits on every machine and in every language."""
+        """Return the network in float64: slower, but reproducible across machines and languages."""
         return replace(self, weights=tuple(part.astype(np.float64) for part in self.weights))
 
 
 def scale(features: Floats, centre: Floats, spread: Floats) -> Floats:
-    """Features in standard deviations, outliers cut."""
+    """Standardise features and clip outliers."""
     return np.clip((features - centre) / spread, -FARTHEST, FARTHEST).astype(np.float32)
 
 
 def outputs(rows: Floats, weights: Weights) -> tuple[Floats, Floats]:
-    """The log odds of each row [P], and its hidden layer [P, H]."""
+    """Return the log odds of each row [P], and its hidden layer [P, H]."""
     inward, threshold, outward, straight, constant = weights
     hidden = np.tanh(rows @ inward + threshold)
     return hidden @ outward + rows @ straight + constant, hidden
 
 
 def gradients(rows: Floats, target: Floats, weights: Weights) -> Weights:
-    """Of the mean cross-entropy, for each of the weights."""
+    """Return the gradient of the mean cross-entropy for each weight."""
     log_odds, hidden = outputs(rows, weights)
     error = ((1 / (1 + np.exp(-log_odds)) - target) / len(rows)).astype(rows.dtype)
     inside = np.outer(error, weights[2]) * (1 - hidden**2)
@@ -69,7 +69,7 @@ def gradients(rows: Floats, target: Floats, weights: Weights) -> Weights:
 
 
 def learn_contrast(features: Floats, target: Floats, random: np.random.Generator) -> Contrast:
-    """The network that tells pairs of one account (1) from pairs of two (0); without both kinds it says nothing."""
+    """Train the network to separate pairs of one account (1) from pairs of two (0); neutral if a class is missing."""
     width = features.shape[1]
     weights = tuple(
         part.astype(np.float32)
@@ -84,13 +84,13 @@ def learn_contrast(features: Floats, target: Floats, random: np.random.Generator
     if not 0 < target.sum() < len(target):
         return Contrast(np.zeros(width), np.ones(width), weights)
     centre, spread = features.mean(axis=0), features.std(axis=0)
-    spread = np.where(spread > SMALLEST_SPREAD, spread, np.inf)  # nothing was learned of what never changed
+    spread = np.where(spread > SMALLEST_SPREAD, spread, np.inf)  # ignore constant features
     rows, share = scale(features, centre, spread), float(target.mean())
     return Contrast(centre, spread, _descend(rows, target, weights, random), float(np.log(share / (1 - share))))
 
 
 def _descend(rows: Floats, target: Floats, weights: Weights, random: np.random.Generator) -> Weights:
-    """Adam, its rate falling to nothing."""
+    """Run Adam with a rate that decays to zero."""
     steps = -(-EPOCHS * len(rows) // BATCH)
     mean, square = ([np.zeros_like(part) for part in weights] for _ in range(2))
     for step in range(1, steps + 1):

@@ -1,4 +1,4 @@
-"""Who did what, asked of many accounts: evidence by contrast, and one of several ways to count.
+"""Assign the events of many accounts to people by pairwise evidence, with one of several count estimators.
 
 Shapes: E events, S sessions, A accounts, F features, K people.
 """
@@ -15,7 +15,7 @@ from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.count_people import DECAY, CountHead, chances, count_features, decide, fitting_caution, learn_head
 from lightgc2n.people.count_training import learn_count
 from lightgc2n.people.pair_evidence import Learned, account_sessions, evidence, learn
-from lightgc2n.people.reference_methods import Told
+from lightgc2n.people.reference_methods import CountEstimate
 from lightgc2n.people.session_features import Sessions
 from lightgc2n.people.session_points import Floats, Logs
 
@@ -25,14 +25,14 @@ Features = Callable[[Floats, Longs, float], Floats]
 
 @dataclass(frozen=True)
 class Examples:
-    """Accounts whose number of people is known: what some ways to count must be told."""
+    """Accounts with a known number of people, for methods that need examples."""
 
     logs: Logs
     people: Longs  # [A]
 
 
-def by_contrast(logs: Logs, count: Longs | None, random: Random) -> Longs | Told:
-    """For each event its person; without a count, that is learned from accounts merged anew."""
+def by_contrast(logs: Logs, count: Longs | None, random: Random) -> Longs | CountEstimate:
+    """Return the person of each event; without a count, estimate it with a model trained on synthetic merges."""
     training = logs.training or logs
     learned = learn(training, random)
     if count is not None:
@@ -50,8 +50,8 @@ def by_examples(
     examples: Examples,
     features: Features = count_features,
     decay: float = DECAY,
-) -> Longs | Told:
-    """The same evidence, and the count as it is in accounts whose people are known."""
+) -> Longs | CountEstimate:
+    """Use the same evidence, and a count learned from accounts whose number of people is known."""
     learned = learn(logs.training or logs, random)
     if count is not None:
         return by_evidence(learned, logs, count)
@@ -62,7 +62,7 @@ def by_examples(
 
 
 def lengths(evidence: Floats, size: Longs, again: float) -> Floats:
-    """How long a log is, and nothing else: logarithms of sessions and events."""
+    """Return only the length of the log: logarithms of the numbers of sessions and events."""
     return np.log([len(size), size.sum()])
 
 
@@ -82,43 +82,43 @@ def _features(learned: Learned, logs: Logs, features: Features) -> Floats:
 
 @dataclass(frozen=True)
 class ByEvidence:
-    """One account by evidence alone."""
+    """View of one account by pairwise evidence alone."""
 
-    found: Floats
+    evidence: Floats
     size: Longs
     again: float
     describe: Features
 
     def features(self) -> Floats:
-        return self.describe(self.found, self.size, self.again)
+        return self.describe(self.evidence, self.size, self.again)
 
     def assign(self, people: int) -> Floats:
-        return assign(self.found, self.size, people)
+        return assign(self.evidence, self.size, people)
 
 
-class Seen(Protocol):
-    """One account, ready to be asked."""
+class AccountView(Protocol):
+    """One account, ready for counting and assigning people."""
 
     def features(self) -> Floats:
-        """What its count is told from."""
+        """Return the features that the count is estimated from."""
 
     def assign(self, people: int) -> Floats:
-        """How far each session is each person's [N, K]."""
+        """Return the probability that each session belongs to each person [N, K]."""
 
 
-def ask_all(
-    learned: Learned, logs: Logs, see: Callable[[Sessions, Longs, int], Seen], count: Longs | CountHead
-) -> Longs | Told:
-    """The person of each event, as many an account as are given or as the head counts.
+def assign_all(
+    learned: Learned, logs: Logs, view: Callable[[Sessions, Longs, int], AccountView], count: Longs | CountHead
+) -> Longs | CountEstimate:
+    """Return the person of each event, for given counts or for counts estimated by the head.
 
     Args:
-        see: an account by all sessions, the places of its own, and its fold.
+        view: builds the view of an account from all sessions, the positions of its own, and its fold.
     """
     sessions, row = described(learned, logs), np.arange(logs.accounts) if logs.row is None else logs.row
     person, number = np.zeros(len(sessions.owner), dtype=np.int64), np.ones(logs.accounts, dtype=np.int64)
     likely = np.tile(np.eye(MOST_PEOPLE)[0], (logs.accounts, 1))
     for owner, places in account_sessions(sessions):
-        account = see(sessions, places, int(learned.fold[row[owner]]))
+        account = view(sessions, places, int(learned.fold[row[owner]]))
         if isinstance(count, CountHead):
             likely[owner] = chances(count, account.features()[None])[0]
             number[owner] = decide(likely[[owner]], count.caution)[0]
@@ -126,16 +126,16 @@ def ask_all(
             number[owner] = count[owner]
         person[places] = account.assign(int(number[owner])).argmax(axis=1)
     events = person[logs.session]
-    return Told(events, number, likely) if isinstance(count, CountHead) else events
+    return CountEstimate(events, number, likely) if isinstance(count, CountHead) else events
 
 
 def by_evidence(
     learned: Learned, logs: Logs, count: Longs | CountHead, features: Features = count_features
-) -> Longs | Told:
-    """The people that evidence alone finds."""
+) -> Longs | CountEstimate:
+    """Assign people by evidence alone."""
 
-    def see(sessions: Sessions, places: Longs, fold: int) -> ByEvidence:
-        found = evidence(sessions, learned.contrast, places)
-        return ByEvidence(found, sessions.size[places], sessions.again(places), features)
+    def view(sessions: Sessions, places: Longs, fold: int) -> ByEvidence:
+        pairs = evidence(sessions, learned.contrast, places)
+        return ByEvidence(pairs, sessions.size[places], sessions.again(places), features)
 
-    return ask_all(learned, logs, see, count)
+    return assign_all(learned, logs, view, count)

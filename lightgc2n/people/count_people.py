@@ -1,4 +1,4 @@
-"""How many people: chances of one to five, from evidence about pairs of sessions, in a fixed number of array steps.
+"""Estimate the number of people, one to five, from pairwise evidence, in a fixed number of array operations.
 
 Shapes: N sessions of one account, A accounts, F features, K people.
 """
@@ -13,28 +13,28 @@ from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.groups import softmax
 from lightgc2n.people.session_points import Floats
 
-SHARES = np.array([0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # of pairs that are one person's
-OF_EVIDENCE = 3 + len(SHARES) + 3 * MOST_PEOPLE  # features; two more follow
+SHARES = np.array([0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # assumed shares of pairs by one person
+OF_EVIDENCE = 3 + len(SHARES) + 3 * MOST_PEOPLE  # features of the evidence; two more follow
 FEATURES = OF_EVIDENCE + 2
-FARTHEST = 4  # standard deviations
-ROUNDING = 1e-9  # what spreads no more is the same everywhere
+FARTHEST = 4  # standard deviations; features are clipped here
+ROUNDING = 1e-9  # a feature with a smaller spread is constant
 STEPS, RATE, DECAY = 600, 0.05, 0.03
-CAUTION = 1.0  # log odds in favour of one person, when it comes to deciding and nothing better is known
-MOST_SPLIT = 0.15  # of single accounts, where it is known who they are
+CAUTION = 1.0  # default log odds in favour of one person in a decision
+MOST_SPLIT = 0.15  # largest share of single-person accounts that may be split, if labels are known
 
 
 def count_features(evidence: Floats, size: Longs, again: float) -> Floats:
-    """What an account looks like [F]; how long its log is has no place here, since that says nothing of people.
+    """Return the features of an account [F]. The length of the log is left out on purpose: it says little about people.
 
     Args:
         evidence, size: as for `evidence_features`.
-        again: the share of what sessions hold that an earlier one of them holds too: some things a person has once.
+        again: the share of items that an earlier session of the account holds too.
     """
     return np.concatenate([evidence_features(evidence, size), [np.log(size).std(), np.log1p(100 * again)]])
 
 
 def evidence_features(evidence: Floats, size: Longs) -> Floats:
-    """What the evidence looks like, the first OF_EVIDENCE features.
+    """Return the features of the evidence, the first OF_EVIDENCE features.
 
     Args:
         evidence: log(p_same / p_other) of each pair [N, N], symmetric, 0 on the diagonal.
@@ -50,12 +50,12 @@ def evidence_features(evidence: Floats, size: Longs) -> Floats:
 
 
 def share_likelihoods(pairs: Floats) -> Floats:
-    """The mean log likelihood of pairs if a share of them were one person's, for each of SHARES, above that of none."""
+    """Return the mean log likelihood of pairs for each of SHARES, relative to a share of 0."""
     return np.log1p(SHARES * np.expm1(pairs)[:, None]).mean(axis=0)
 
 
 def _agreement(evidence: Floats, size: Longs, people: int) -> tuple[float, float]:
-    """What so many people explain: evidence inside people, and how well sessions fit them, for each session."""
+    """Return how much `people` people explain, per session: evidence within people, and the fit of sessions."""
     belongs = assign(evidence, size, people)
     inside = np.trace(belongs.T @ evidence @ belongs)
     fit = (fits(evidence, np.sqrt(size), belongs) * belongs).sum()
@@ -64,7 +64,7 @@ def _agreement(evidence: Floats, size: Longs, people: int) -> tuple[float, float
 
 @dataclass(frozen=True)
 class CountHead:
-    """Softmax regression on features and their squares."""
+    """Softmax regression on features and their squares, for counts of one to five."""
 
     centre: Floats  # [F]
     spread: Floats  # [F]
@@ -73,23 +73,23 @@ class CountHead:
 
     @property
     def taught(self) -> bool:
-        """Whether the evidence plays a part; if not, one person is said whatever it is."""
+        """Whether the head depends on the evidence; if not, it always predicts one person."""
         return bool(self.weights[1:].any())
 
 
 def plain_head(features: int = FEATURES) -> CountHead:
-    """One person, whatever the evidence: what is said where nothing could be learned."""
+    """Return a head that predicts one person regardless of the evidence, for data too small to learn from."""
     weights = np.zeros((2 * features + 1, MOST_PEOPLE))
     weights[0, 0] = np.log(4.0 * (MOST_PEOPLE - 1))  # four to one
     return CountHead(np.zeros(features), np.ones(features), weights)
 
 
 def learn_head(features: Floats, people: Longs, prior: Floats | None = None, decay: float = DECAY) -> CountHead:
-    """The head that fits accounts whose people are known best: cross-entropy and a small decay, by Adam.
+    """Fit a head to accounts whose number of people is known: cross-entropy with weight decay, by Adam.
 
     Args:
-        people: behind each account, 1 to 5.
-        prior: how often each count is to be expected, if not as often as among these accounts.
+        people: the number of people of each account, 1 to 5.
+        prior: expected frequency of each count, if different from these accounts.
     """
     target = np.eye(MOST_PEOPLE)[people - 1]
     weight = np.ones(len(people)) if prior is None else prior[people - 1] / target.mean(axis=0)[people - 1]
@@ -107,7 +107,7 @@ def learn_head(features: Floats, people: Longs, prior: Floats | None = None, dec
 
 
 def slopes(head: CountHead, rows: Floats, target: Floats, weight: Floats, decay: float) -> Floats:
-    """Of the cross-entropy plus half the decay times the squared weights, for each weight.
+    """Return the gradient of the cross-entropy plus half the decay times the squared weights.
 
     Args:
         rows: expanded features [A, 2 F + 1].
@@ -118,32 +118,32 @@ def slopes(head: CountHead, rows: Floats, target: Floats, weight: Floats, decay:
 
 
 def chances(head: CountHead, features: Floats) -> Floats:
-    """Of one person, of two ... behind each account [A, K]; rows sum to one."""
+    """Return the probability of each count for each account [A, K]; rows sum to one."""
     return softmax(expanded(head, features) @ head.weights)
 
 
 def expanded(head: CountHead, features: Floats) -> Floats:
-    """One, the features in standard deviations, and half their squares [A, 2 F + 1]."""
-    known = features[:, : len(head.centre)]  # a head that was kept may be older than the last of them
+    """Return a constant, the standardised features, and half their squares [A, 2 F + 1]."""
+    known = features[:, : len(head.centre)]  # a stored head may be older than the last features
     scaled = np.clip((known - head.centre) / head.spread, -FARTHEST, FARTHEST)
     return np.hstack([np.ones((len(scaled), 1)), scaled, (scaled**2 - 1) / 2])
 
 
 def at_most(likely: Floats, most: int) -> Floats:
-    """The same chances [K], if there cannot be more people than this."""
+    """Return the probabilities [K] restricted to at most `most` people."""
     possible = np.where(np.arange(len(likely)) < most, likely, 0)
     return possible / possible.sum()
 
 
 def decide(likely: Floats, caution: float) -> Longs:
-    """The likeliest count of each account, one person being favoured."""
+    """Return the most likely count of each account; `caution` favours one person."""
     favour = np.zeros(likely.shape[1])
     favour[0] = caution
     return (np.log(likely + 1e-12) + favour).argmax(axis=1) + 1
 
 
 def fitting_caution(likely: Floats, people: Longs, most: float = MOST_SPLIT) -> float:
-    """The least caution with which at most this share of the accounts of one person is split."""
+    """Return the smallest caution that splits at most the share `most` of single-person accounts."""
     if not (people == 1).any():
         return CAUTION
     odds = np.log(likely[people == 1] + 1e-12)

@@ -1,7 +1,7 @@
-"""Everything that finds people, learned once and then asked about any account: how many there are, and who did what.
+"""The people finder: trained once, then estimates for any account how many people share it and who caused each event.
 
-A finder learns from logs that say nothing of people. What it is asked about may be one of the accounts it learned from
-or one it has never seen. Asking is arithmetic of a fixed number of steps on the account's own history.
+It is trained on logs without member labels. It accepts accounts from training and new ones. A query takes a fixed
+number of array operations on the account's own history.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from lightgc2n.people.session_features import Sessions
 from lightgc2n.people.session_points import Floats, Logs
 from lightgc2n.people.sessions import usual_gap
 
-MOST_SESSIONS = 400  # that people are found in, the newest; pairs grow with the square
+MOST_SESSIONS = 400  # the newest sessions that people are estimated from; the number of pairs grows with the square
 
 
 @dataclass(frozen=True)
@@ -29,23 +29,23 @@ class People:
     """The people behind one account."""
 
     count: int
-    confidence: float  # the chance that the count is right
-    chances: Floats  # [5] of one person, of two ...; they sum to one
-    share: Floats  # [E, count] how likely each event is each person's; rows sum to one
-    session: Longs  # [E] which events were taken to be one person's from the start, numbered from 0
+    confidence: float  # estimated probability that the count is right
+    chances: Floats  # [5] probability of one person, of two ...; they sum to one
+    share: Floats  # [E, count] probability that each event belongs to each person; rows sum to one
+    session: Longs  # [E] session id of each event, from 0
 
 
 @dataclass(frozen=True)
 class PeopleFinder:
-    """What was learned, ready to be asked."""
+    """The trained models that estimate people."""
 
     learned: Learned
     head: CountHead
-    gap: int | None  # microseconds; a longer pause begins a new session; None: logs without times
+    gap: int | None  # microseconds; a longer pause starts a new session; None: logs without times
 
     @classmethod
     def learn(cls, training: Logs, random: np.random.Generator) -> "PeopleFinder":
-        """A finder for accounts like those of the training logs, which need no vectors of their own."""
+        """Train a finder on logs; they need no item vectors."""
         gap = None if training.times is None else usual_gap(training.times) if training.gap is None else training.gap
         learned = learn(training, random)
         sessions = learned.described(training, learned.fold)
@@ -53,7 +53,7 @@ class PeopleFinder:
 
     @property
     def catalogue(self) -> int:
-        """How many items there are."""
+        """The number of items."""
         return self.learned.tables.events.shape[1]
 
     @cached_property
@@ -63,40 +63,40 @@ class PeopleFinder:
     def find(
         self, items: Ints | Longs, times: Longs | None, row: int | None = None, count: int | None = None
     ) -> People:
-        """The people behind the account with this history.
+        """Estimate the people of the account with this history.
 
         Args:
-            items: of each event, oldest first, numbered as in the training logs.
-            times: of each event in microseconds; left out if the training logs had none.
-            row: the account's row in the training logs; None for an account that is not among them.
-            count: how many people there are, where that is known.
+            items: item number of each event, oldest first, as in the training logs.
+            times: time of each event in microseconds; None if the training logs had none.
+            row: the account's row in the training logs; None for a new account.
+            count: the number of people, if known.
         """
         logs = self._history(items, times)
         fold = self.learned.fold[[row]] if row is not None else np.zeros(1, dtype=np.int64)
         sessions = self.learned.described(logs, fold)
         recent = np.arange(len(sessions.owner))[-MOST_SESSIONS:]
-        found, size = evidence(sessions, self._contrast, recent), sessions.size[recent]
+        pairs, size = evidence(sessions, self._contrast, recent), sessions.size[recent]
         if count is None:
-            features = count_features(found, size, sessions.again(recent))
+            features = count_features(pairs, size, sessions.again(recent))
             likely = at_most(chances(self.head, features[None])[0], len(size))
             count = int(decide(likely[None], self.head.caution)[0])
         else:
             likely = np.eye(max(count, MOST_PEOPLE))[count - 1]
-        share = self._with_older(sessions, recent, assign(found, size, count))
+        share = self._with_older(sessions, recent, assign(pairs, size, count))
         return People(count, float(likely[count - 1]), likely, share[logs.session], logs.session)
 
     def sessions_of(self, items: Ints | Longs, times: Longs | None) -> Longs:
-        """For each event of a history the number of its session; a history that `find` refuses is refused here too."""
+        """Return the session id of each event; raise an error for a history that `find` rejects."""
         return self._history(items, times).session
 
     def _with_older(self, sessions: Sessions, recent: Longs, share: Floats) -> Floats:
-        """The shares of all sessions, those before the recent ones being given to the people found in these."""
+        """Return the shares of all sessions; sessions before the recent ones are assigned to the people of these."""
         older = np.arange(recent[0])
         if not len(older):
             return share
-        pairs = np.repeat(older, len(recent)), np.tile(recent, len(older))
-        found = pair_evidence(sessions, self._contrast, *pairs).reshape(len(older), len(recent))
-        return np.vstack([assign_others(found, np.sqrt(sessions.size[recent]), share), share])
+        indices = np.repeat(older, len(recent)), np.tile(recent, len(older))
+        evidence = pair_evidence(sessions, self._contrast, *indices).reshape(len(older), len(recent))
+        return np.vstack([assign_others(evidence, np.sqrt(sessions.size[recent]), share), share])
 
     def _history(self, items: Ints | Longs, times: Longs | None) -> Logs:
         if not len(items) or items.min() < 0 or items.max() >= self.catalogue:
@@ -104,6 +104,8 @@ class PeopleFinder:
         if self.gap is None:
             times = None
         elif times is None or len(times) != len(items) or (np.diff(times) < 0).any():
-            raise DataError("a history needs a time for each event, oldest first: so had the logs learned from.")
+            raise DataError(
+                "a history needs a time for each event, oldest first, because the training logs have times."
+            )
         offsets, none = np.array([0, len(items)]), np.zeros((self.catalogue, 0), dtype=np.float32)
         return Logs(offsets, items.astype(np.int32), times, none, self.gap)

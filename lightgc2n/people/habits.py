@@ -1,4 +1,4 @@
-"""When people act: days of the week, hours of the day, and the kinds of people there are by their hours.
+"""Times at which people act: weekdays, hours, and types of people by their hours.
 
 Shapes: S sessions, U people, Z kinds.
 """
@@ -12,24 +12,24 @@ from lightgc2n.people.sessions import DAY, clock
 
 KINDS, STEPS = 16, 40
 BLUR = 1.0  # hours
-TOWN_WEIGHT = 2.0  # hours of everybody that each kind is given
-FIRST_SHARES = 0.1  # of the Dirichlet that first shares are drawn from: nearly all of one kind
+TOWN_WEIGHT = 2.0  # prior of each type: this many hours of the average distribution
+FIRST_SHARES = 0.1  # Dirichlet parameter of the initial type memberships: nearly one-hot
 TINY = 1e-9
 Random = np.random.Generator
 
 
 def calendar(begun: Floats) -> tuple[Longs, Longs, Longs]:
-    """Hour, whether it is a weekend, and day of the week from Monday, of times in days since 1970."""
-    weekday, hour = clock(np.rint(begun * DAY).astype(np.int64))  # days in 64 bits are right to the microsecond
+    """Return hour, weekend flag and weekday (0 is Monday) of times in days since 1970."""
+    weekday, hour = clock(np.rint(begun * DAY).astype(np.int64))  # float64 days are exact to the microsecond
     return hour, (weekday >= WEEKEND).astype(np.int64), weekday
 
 
 def hours_by_kind(
     person: Longs, hour: Longs, weekend: Longs, random: Random, kinds: int = KINDS
 ) -> tuple[Floats, Floats]:
-    """Log chances of hours on working days and at weekends for each kind of people [Z, 2, 24], and of the kinds [Z].
+    """Return log probabilities of hours on workdays and weekends by type of person [Z, 2, 24], and of types [Z].
 
-    By EM: a person is of one kind, and all their sessions begin by its hours, blurred by an hour or so.
+    Fitted by EM: a person is of one type, whose smoothed hours generate all their sessions.
 
     Args:
         person: of each session.
@@ -40,7 +40,7 @@ def hours_by_kind(
     apart = np.minimum(np.arange(24), 24 - np.arange(24))
     around = np.exp(-(apart**2) / 2 / BLUR**2)
     smooth = seen @ np.stack([np.roll(around / around.sum(), turn) for turn in range(24)])
-    everybody = smooth.sum(axis=0) + TINY  # where nobody acts at weekends, all their hours are alike
+    everybody = smooth.sum(axis=0) + TINY  # uniform if no session is at a weekend
     town = everybody / everybody.sum(axis=1, keepdims=True)
     likely: Floats = random.dirichlet(np.full(kinds, FIRST_SHARES), len(seen))
     for _ in range(STEPS):

@@ -1,4 +1,4 @@
-"""From shares of latent users to one person an event: whoever has the strongest share."""
+"""Assign each event to the latent user with the largest share."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +10,11 @@ Shares = npt.NDArray[np.float32]
 
 
 def strongest(shares: Shares, logs: Logs, count: Longs | None) -> Longs:
-    """For each event the latent user with the largest share.
+    """Return for each event the latent user with the largest share.
 
     Args:
-        shares: of each event for each latent user, [E, K].
-        count: people behind each account, where given: then only as many latent users, those with most of the account.
+        shares: of each latent user in each event, [E, K].
+        count: the number of people of each account, if given; only its `count` strongest latent users are then used.
     """
     if count is None:
         return shares.argmax(axis=1)

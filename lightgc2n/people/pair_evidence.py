@@ -1,6 +1,4 @@
-"""Evidence by contrast: what tells sessions of one account from those of strangers is learned from training logs, then
-asked of every pair of sessions within an account.
-"""
+"""Pairwise evidence: a contrast learned from training logs is applied to every pair of sessions of an account."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,28 +11,28 @@ from lightgc2n.people.session_features import FOLDS, ItemTables, Sessions, descr
 from lightgc2n.people.session_points import Floats, Logs
 from lightgc2n.people.sessions import DAY, usual_gap
 
-PAIRS = 400_000  # of each kind to learn from, at most
+PAIRS = 400_000  # training pairs of each kind, at most
 PAIRS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
 class Learned:
-    """All that training logs taught."""
+    """Everything learned from the training logs."""
 
-    fold: Longs  # of each account of the training logs
+    fold: Longs  # of each training account
     tables: ItemTables
-    centre: Floats  # of each trait
+    centre: Floats  # mean of each trait
     spread: Floats
     contrast: Contrast
 
     def described(self, logs: Logs, fold: Longs) -> Sessions:
-        """The sessions of logs, each account by the tables of its fold, traits in training spreads."""
+        """Describe the sessions of logs with the item tables of each account's fold and standardised traits."""
         sessions = describe(logs, self.tables, fold)
         return replace(sessions, traits=(sessions.traits - self.centre) / self.spread)
 
 
 def learn(training: Logs, random: np.random.Generator, pairs: int = PAIRS) -> Learned:
-    """Tables of items and the contrast of pairs, from training logs that say nothing of people."""
+    """Learn item tables and the contrast of pairs from training logs without member labels."""
     fold = random.permutation(training.accounts) % FOLDS
     tables = item_tables(training, fold)
     sessions = describe(training, tables, fold)
@@ -49,10 +47,10 @@ def learn(training: Logs, random: np.random.Generator, pairs: int = PAIRS) -> Le
 
 
 def pairs_inside(sessions: Sessions, most: int, random: np.random.Generator) -> tuple[Longs, Longs]:
-    """Pairs of different sessions of one account, each account as often as another."""
+    """Draw pairs of different sessions of one account; each account is equally frequent."""
     start, stop = (np.searchsorted(sessions.owner, sessions.owner, side=side) for side in ("left", "right"))
     number = stop - start
-    chance = np.where(number > 1, 1 / number, 0)  # of a session, so that accounts come equally often
+    chance = np.where(number > 1, 1 / number, 0)  # of a session, so that accounts are equally frequent
     if not chance.any():
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     drawn = min(most, int((number - 1).sum()))
@@ -64,10 +62,10 @@ def pairs_inside(sessions: Sessions, most: int, random: np.random.Generator) -> 
 def pairs_across(
     sessions: Sessions, fold: Longs, gap: float | None, most: int, random: np.random.Generator
 ) -> tuple[Longs, Longs]:
-    """Pairs of sessions of two accounts that the same tables describe.
+    """Draw pairs of sessions of two accounts in the same fold.
 
     Args:
-        gap: days; sessions of one account are never nearer, so pairs that are would give themselves away.
+        gap: days; sessions of one account are never closer, so closer pairs would be trivial to recognise.
     """
     session_fold = fold[sessions.owner]
     number = np.bincount(sessions.owner)[sessions.owner]
@@ -81,38 +79,38 @@ def pairs_across(
             one.append(sides[0])
             other.append(sides[1])
     left, right = np.concatenate(one), np.concatenate(other)
-    kept = sessions.owner[left] != sessions.owner[right]
+    valid = sessions.owner[left] != sessions.owner[right]
     if sessions.begun is not None and gap is not None:
-        kept &= np.abs(sessions.begun[left] - sessions.begun[right]) > gap
-    return left[kept], right[kept]
+        valid &= np.abs(sessions.begun[left] - sessions.begun[right]) > gap
+    return left[valid], right[valid]
 
 
 def gap_in_days(logs: Logs) -> float | None:
-    """The pause that ends a session."""
+    """Return the pause that ends a session."""
     if logs.times is None:
         return None
     return (usual_gap(logs.times) if logs.gap is None else logs.gap) / DAY
 
 
 def account_sessions(sessions: Sessions) -> Iterator[tuple[int, Longs]]:
-    """Each account, and the places of its sessions."""
+    """Yield each account and the positions of its sessions."""
     start = np.flatnonzero(np.diff(sessions.owner, prepend=-1))
     places = np.split(np.arange(len(sessions.owner)), start[1:])
     return zip(sessions.owner[start].tolist(), places, strict=True)
 
 
 def evidence(sessions: Sessions, contrast: Contrast, places: Longs) -> Floats:
-    """log(p_same / p_other) of every pair of the sessions at these places, 0 on the diagonal."""
+    """Return log(p_same / p_other) of every pair of the sessions at these positions, 0 on the diagonal."""
     one, other = np.triu_indices(len(places), 1)
-    found = np.zeros((len(places), len(places)))
-    found[one, other] = found[other, one] = pair_evidence(sessions, contrast, places[one], places[other])
-    return found
+    matrix = np.zeros((len(places), len(places)))
+    matrix[one, other] = matrix[other, one] = pair_evidence(sessions, contrast, places[one], places[other])
+    return matrix
 
 
 def pair_evidence(sessions: Sessions, contrast: Contrast, one: Longs, other: Longs) -> Floats:
-    """log(p_same / p_other) of each pair, some at a time."""
-    found = np.zeros(len(one))
+    """Return log(p_same / p_other) of each pair, computed in blocks."""
+    ratios = np.zeros(len(one))
     for first in range(0, len(one), PAIRS_AT_ONCE):
         part = slice(first, first + PAIRS_AT_ONCE)
-        found[part] = log_ratio(contrast.log_odds(pair_features(sessions, one[part], other[part])))
-    return found
+        ratios[part] = log_ratio(contrast.log_odds(pair_features(sessions, one[part], other[part])))
+    return ratios

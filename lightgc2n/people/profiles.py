@@ -1,4 +1,4 @@
-"""What a person is like, by their own events: the items that tell most of them, and when they act."""
+"""Profiles of a person: the most characteristic items, and the times of activity."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,41 +10,43 @@ from lightgc2n.people.session_points import Floats
 from lightgc2n.people.sessions import clock, has_hours
 
 
-class Telling(NamedTuple):
-    """An item that a person has more often than everybody has."""
+class CharacteristicItem(NamedTuple):
+    """An item that a person has more often than the average account."""
 
     item: int
-    events: float  # how many of the person's events it is; the sum of their shares
-    times: float  # how many times as often as with everybody
+    events: float  # expected number of the person's events with this item; the sum of their shares
+    times: float  # ratio to the average frequency
 
 
 @dataclass(frozen=True)
 class Activity:
-    """When a person acts: shares that sum to one, by the clock of the log."""
+    """Distribution of a person's events over time, by the clock of the log; each sums to one."""
 
     weekdays: tuple[float, ...]  # from Monday
     months: tuple[float, ...]  # from January
-    hours: tuple[float, ...] | None  # from midnight; none where times are whole days
+    hours: tuple[float, ...] | None  # from midnight; None if times are whole days
 
 
-def telling_items(items: Ints | Longs, weight: Floats, popularity: Longs, most: int) -> list[Telling]:
-    """The items with the largest n log(n / expected): n with the person, expected if they were like everybody.
+def characteristic_items(items: Ints | Longs, weight: Floats, popularity: Longs, most: int) -> list[CharacteristicItem]:
+    """Return the items with the largest n log(n / expected): n of the person, expected at average frequency.
 
     Args:
-        weight: how likely each event is the person's.
+        weight: probability that each event is the person's.
         popularity: training events of each item of the catalogue.
     """
-    had = np.bincount(items, weight, len(popularity))
-    # One event more for everything, so that what training never shows is rare and not impossible.
-    expected = max(float(had.sum()), 1e-9) * (popularity + 1) / (popularity.sum() + len(popularity))
-    times = had / expected
-    value = had * np.log(np.maximum(times, 1.0))
+    counts = np.bincount(items, weight, len(popularity))
+    # Add-one smoothing: an item without training events is rare, not impossible.
+    expected = max(float(counts.sum()), 1e-9) * (popularity + 1) / (popularity.sum() + len(popularity))
+    times = counts / expected
+    value = counts * np.log(np.maximum(times, 1.0))
     best = np.argsort(-value, kind="stable")[:most]
-    return [Telling(item, float(had[item]), float(times[item])) for item in best.tolist() if value[item] > 0]
+    return [
+        CharacteristicItem(item, float(counts[item]), float(times[item])) for item in best.tolist() if value[item] > 0
+    ]
 
 
 def activity(times: Longs, weight: Floats) -> Activity:
-    """When events happen, each counting by its weight.
+    """Return the distribution of events over time, weighted.
 
     Args:
         times: microseconds since 1970.
@@ -59,5 +61,5 @@ def activity(times: Longs, weight: Floats) -> Activity:
 
 
 def _shares(part: Longs, weight: Floats, parts: int) -> tuple[float, ...]:
-    found = np.bincount(part, weight, parts)
-    return tuple((found / max(float(found.sum()), 1e-9)).tolist())
+    counts = np.bincount(part, weight, parts)
+    return tuple((counts / max(float(counts.sum()), 1e-9)).tolist())

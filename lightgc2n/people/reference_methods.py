@@ -1,7 +1,7 @@
-"""Simple ways to say who did what, which every other way must beat.
+"""Simple methods of assigning events to people, as baselines for the others.
 
-A method is shown logs and perhaps how many people are behind each account, and gives each event the number of its
-person within the account. Without a count it finds one, at most five.
+A method receives logs and optionally the number of people of each account. It returns for each event the number of its
+person within the account. Without a count it estimates one, at most five.
 """
 
 from collections.abc import Callable
@@ -25,39 +25,39 @@ from lightgc2n.people.clustering import (
 from lightgc2n.people.session_points import Floats, Logs, Matrix, Points, account_points, dates, hours, tastes
 
 Random = np.random.Generator
-Find = Callable[..., "Longs | Told"]  # of logs, counts or None, and a generator
+Find = Callable[..., "Longs | CountEstimate"]  # arguments: logs, counts or None, and a generator
 Cluster = Callable[[Points, Longs | None, Random], Longs]
 Features = Callable[[Logs, Longs], Matrix]
 Cost = Callable[[Points, Longs, int], Floats]
-HOURS_WEIGHT = 0.4  # beside item vectors of length one
+HOURS_WEIGHT = 0.4  # relative to item vectors of length one
 
 
 @dataclass(frozen=True)
-class Told:
-    """An answer that says how sure it is."""
+class CountEstimate:
+    """The person of each event, with estimated counts and their probabilities."""
 
-    person: Longs  # [E] the number of each event's person
-    count: Longs  # [A] how many people are behind each account
-    chances: Floats  # [A, 5] of one person, of two ...
+    person: Longs  # [E] person of each event
+    count: Longs  # [A] number of people of each account
+    chances: Floats  # [A, 5] probability of one person, of two ...
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to say who did what, and when it can be asked."""
+    """A method of assigning events to people, and its requirements."""
 
     find: Find
-    given: bool = True  # it can be told the count
-    inferred: bool = True  # it can find the count
-    needs: str = ""  # `times`; `hours`: times that tell more than the day; `examples`: accounts whose people are known
+    given: bool = True  # it can use a given count
+    inferred: bool = True  # it can estimate the count
+    needs: str = ""  # `times`; `hours`: times with hours; `examples`: accounts whose people are known
 
 
 def one_person(logs: Logs, count: Longs | None, random: Random) -> Longs:
-    """Everything is one person's."""
+    """Assign all events to one person."""
     return np.zeros(len(logs.items), dtype=np.int64)
 
 
 def at_random(logs: Logs, count: Longs | None, random: Random, units: str = "event") -> Longs:
-    """A person drawn evenly for each event, or for each session; without a count that is drawn evenly too."""
+    """Draw a person uniformly for each event or session; without a count, draw that uniformly too."""
     if count is None:
         count = random.integers(1, MOST_PEOPLE + 1, size=logs.accounts)
     unit = getattr(logs, units)
@@ -74,7 +74,7 @@ def by_clusters(
     features: Features = tastes,
     units: str = "event",
 ) -> Longs:
-    """Events or sessions of an account grouped by their features."""
+    """Cluster the events or sessions of an account by their features."""
     unit: Longs = getattr(logs, units)
     values = features(logs, unit)
     label = np.zeros(len(values), dtype=np.int64)
@@ -85,12 +85,12 @@ def by_clusters(
 
 
 def tastes_and_hours(logs: Logs, unit: Longs) -> Matrix:
-    """What and when, side by side."""
+    """Return taste and hour features, concatenated."""
     return np.hstack([tastes(logs, unit), np.float32(HOURS_WEIGHT) * hours(logs, unit)])
 
 
 def k_means_people(points: Points, count: Longs | None, random: Random, *, cost: Cost, fewest: int = 1) -> Longs:
-    """k-means; without a count that of the smallest cost."""
+    """Run k-means; without a count, choose the one of lowest cost."""
     if count is not None:
         return k_means(points, count, random)
 
@@ -102,19 +102,19 @@ def k_means_people(points: Points, count: Longs | None, random: Random, *, cost:
 
 
 def blur(points: Points, label: Longs, people: int) -> Floats:
-    """How little groups stand out, by their silhouette."""
+    """Return the negative silhouette."""
     return -silhouette(points, label, people)
 
 
 def mixture_people(points: Points, count: Longs | None, random: Random) -> Longs:
-    """A mixture of Gaussians; without a count by BIC."""
+    """Fit a Gaussian mixture; without a count, choose it by BIC."""
     if count is not None:
         return mixture(points, count, random)[0]
     return best_count(points, range(1, MOST_PEOPLE + 1), lambda counts: mixture(points, counts, random))
 
 
 def dbscan_people(points: Points, count: Longs | None, random: Random) -> Longs:
-    """DBSCAN, whose reach is the median distance to the last of the neighbours that make a point dense."""
+    """Run DBSCAN with the median distance to the last of the neighbours that make a point dense as its radius."""
     apart = np.where(points.known[:, None, :] & points.known[:, :, None], distances(points), np.nan)
     place = np.minimum(NEIGHBOURS, points.known.sum(axis=1)) - 1
     last = np.take_along_axis(np.sort(apart, axis=2), place[:, None, None], axis=2)[:, :, 0]
@@ -126,7 +126,7 @@ def _sessions(cluster: Cluster, features: Features = tastes) -> Find:
     return partial(by_clusters, cluster=cluster, features=features, units="session")
 
 
-# One person has no silhouette, so by silhouette there are always two people or more.
+# The silhouette of a single cluster is undefined, so this always yields two or more people.
 BY_SILHOUETTE = partial(k_means_people, cost=blur, fewest=2)
 BY_BIC = partial(k_means_people, cost=spheres_bic)
 

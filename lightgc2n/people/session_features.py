@@ -1,8 +1,8 @@
-"""Sessions described, and two sessions side by side.
+"""Features of sessions and of pairs of sessions.
 
-An account is described by what other accounts' training logs say of its items: a table that had seen the account itself
-would tie all its items together, whoever in it they belong to. So accounts are dealt into folds, and each fold has
-tables of its own, made from the others.
+An account is described by what the training logs of other accounts say about its items. A table that includes the
+account itself would tie all its items together, whichever member they belong to. Accounts are therefore dealt into
+folds, and the item tables of each fold are computed from the other folds.
 
 Shapes: F folds, M items, E events, S sessions, W width of a vector, T traits, P pairs.
 """
@@ -19,45 +19,45 @@ from lightgc2n.people.sessions import DAY
 from lightgc2n.people.vectors import item_vectors
 
 FOLDS = 4
-HALF_AN_HOUR = 0.02  # in days: nearer than that, times are alike
+HALF_AN_HOUR = 0.02  # in days; smaller time differences are treated as equal
 
 
 @dataclass(frozen=True)
 class ItemTables:
-    """What the training logs outside each fold say of each item."""
+    """Statistics of each item in the training logs outside each fold."""
 
     vectors: Matrix  # [F, M, W]
-    events: Longs  # [F, M] how many there are
-    first: Floats | None  # [F, M] the day it was first seen, infinite for one never seen
-    middle: Floats | None  # [F, M] the mean of its days, 0 for one never seen
+    events: Longs  # [F, M] number of events
+    first: Floats | None  # [F, M] first day of the item; infinite if it has no events
+    middle: Floats | None  # [F, M] mean day of the item; 0 if it has no events
 
 
 @dataclass(frozen=True)
 class Sessions:
     """The sessions of some accounts."""
 
-    owner: Longs  # [S] whose each is
-    size: Longs  # [S] how many events it has
+    owner: Longs  # [S] account of each session
+    size: Longs  # [S] number of events
     begun: Floats | None  # [S] in days
     taste: Floats  # [S, W] the mean vector of its items
-    traits: Floats  # [S, T] what it is like in other ways
-    first: Longs  # [S] where its events begin
+    traits: Floats  # [S, T] other features
+    first: Longs  # [S] position of the first event
     items: Longs  # [E] items of all events
-    held: Longs  # session * M + item of everything held, in order
+    held: Longs  # sorted keys session * M + item of all distinct pairs
     catalogue: int  # M
 
     def again(self, places: Longs) -> float:
-        """The share of what some sessions hold, each item once a session, that an earlier one of them holds too."""
+        """Return the share of (session, item) pairs whose item an earlier one of these sessions holds too."""
         start, stop = (np.searchsorted(self.held, (places + more) * self.catalogue) for more in (0, 1))
         items = self.held[ranges(start, stop)[0]] % self.catalogue
         return 1 - len(np.unique(items)) / len(items)
 
 
 def item_tables(training: Logs, fold: Longs, seed: int = 0) -> ItemTables:
-    """The tables of each fold, from the training logs of the others.
+    """Compute the tables of each fold from the training logs of the others.
 
     Args:
-        fold: of each account of the training logs.
+        fold: of each training account.
     """
     parts = [_outside(training, fold[training.account] != one, seed) for one in range(FOLDS)]
     vectors, events, first, middle = (list(part) for part in zip(*parts, strict=True))
@@ -66,22 +66,22 @@ def item_tables(training: Logs, fold: Longs, seed: int = 0) -> ItemTables:
     return ItemTables(np.stack(vectors), np.stack(events), np.stack(first), np.stack(middle))
 
 
-def _outside(training: Logs, kept: npt.NDArray[np.bool_], seed: int) -> tuple[Matrix, Longs, Floats, Floats]:
+def _outside(training: Logs, outside: npt.NDArray[np.bool_], seed: int) -> tuple[Matrix, Longs, Floats, Floats]:
     catalogue = len(training.vectors)
-    item = training.items[kept]
-    vectors = item_vectors(training.account[kept], item, catalogue, seed=seed)
+    item = training.items[outside]
+    vectors = item_vectors(training.account[outside], item, catalogue, seed=seed)
     events = np.bincount(item, minlength=catalogue)
-    day = np.zeros(len(item)) if training.times is None else training.times[kept] / DAY
+    day = np.zeros(len(item)) if training.times is None else training.times[outside] / DAY
     first = np.full(catalogue, np.inf)
     np.minimum.at(first, item, day)
     return vectors, events, first, np.bincount(item, day, catalogue) / np.maximum(events, 1)
 
 
 def describe(logs: Logs, tables: ItemTables, fold: Longs) -> Sessions:
-    """The sessions of the logs.
+    """Describe the sessions of the logs.
 
     Args:
-        fold: of each account of the logs.
+        fold: of each account.
     """
     session, items = logs.session, logs.items.astype(np.int64)
     first = np.flatnonzero(np.diff(session, prepend=-1))
@@ -106,25 +106,25 @@ def describe(logs: Logs, tables: ItemTables, fold: Longs) -> Sessions:
 
 
 def _event_traits(logs: Logs, tables: ItemTables, at: tuple[Longs, Longs]) -> Floats:
-    """Of each event how popular its item is, how old, and how late the event is among the item's events."""
+    """Return for each event the popularity and age of its item, and how late the event is among the item's events."""
     popularity = np.log1p(tables.events[at])
     if logs.times is None or tables.first is None or tables.middle is None:
         return popularity[:, None]
     day = logs.times / DAY
-    # An item that nobody else has is new, and neither early nor late.
+    # An item without events of other accounts counts as new, and neither early nor late.
     age = np.log1p(np.maximum(day - tables.first[at], 0))
     late = np.where(tables.events[at] > 0, day - tables.middle[at], 0)
     return np.column_stack([popularity, age, late])
 
 
 def _calendar(logs: Logs) -> Floats:
-    """Of each session the hour on a circle, on one of half a day, and whether it began at a weekend."""
+    """Return for each session the hour on a 24-hour and a 12-hour circle, and whether it began at a weekend."""
     cosine, sine, weekend = hours(logs, logs.session).T.astype(np.float64)
     return np.column_stack([cosine, sine, cosine**2 - sine**2, 2 * cosine * sine, weekend])
 
 
 def pair_features(sessions: Sessions, one: Longs, other: Longs) -> Floats:
-    """What can be said of each pair of sessions, the same whichever comes first."""
+    """Return symmetric features of each pair of sessions."""
     left, right = sessions.traits[one], sessions.traits[other]
     columns = [np.abs(left - right), left * right, left + right]
     tastes = sessions.taste[one], sessions.taste[other]
@@ -141,9 +141,9 @@ def pair_features(sessions: Sessions, one: Longs, other: Longs) -> Floats:
 
 
 def share_an_item(sessions: Sessions, one: Longs, other: Longs) -> npt.NDArray[np.bool_]:
-    """Whether two sessions hold the same item: looked up for each event of the first in the second."""
+    """Return whether two sessions hold a common item, by looking up each event of the first in the second."""
     places, offsets = ranges(sessions.first[one], sessions.first[one] + sessions.size[one])
     pair = np.repeat(np.arange(len(one)), np.diff(offsets))
     key = other[pair] * sessions.catalogue + sessions.items[places]
-    found = sessions.held[np.minimum(np.searchsorted(sessions.held, key), len(sessions.held) - 1)] == key
-    return np.bincount(pair, found, len(one)) > 0
+    shared = sessions.held[np.minimum(np.searchsorted(sessions.held, key), len(sessions.held) - 1)] == key
+    return np.bincount(pair, shared, len(one)) > 0

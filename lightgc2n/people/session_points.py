@@ -1,4 +1,4 @@
-"""What there is to tell people apart by: the events of accounts, bound into sessions, each a point in space."""
+"""The logs that people are estimated from, and their sessions as points in feature space."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ WEEKEND = 5  # Saturday, counted from Monday
 
 @dataclass(frozen=True)
 class Logs:
-    """All that a method is shown: whole logs of A accounts, and a vector for each item. It has no place for labels."""
+    """The input of a method: whole logs of A accounts, and a vector for each item. It has no field for labels."""
 
     offsets: Longs  # account a holds the events offsets[a] to offsets[a + 1], oldest first
     items: Ints
     times: Longs | None
     vectors: Matrix
-    gap: int | None = None  # microseconds; a longer pause begins a new session (none: as usual)
-    training: "Logs | None" = None  # what may be learned from: training events of all accounts (none: these very logs)
-    row: Longs | None = None  # of each account its row in `training`
-    units: Longs | None = None  # the session of each event, where times do not tell it
+    gap: int | None = None  # microseconds; a longer pause starts a new session (None: the default)
+    training: "Logs | None" = None  # training events of all accounts, to learn from (None: these logs)
+    row: Longs | None = None  # the row of each account in `training`
+    units: Longs | None = None  # the session of each event, if times do not determine it
 
     @property
     def accounts(self) -> int:
@@ -36,17 +36,17 @@ class Logs:
 
     @cached_property
     def account(self) -> Longs:
-        """Whose each event is."""
+        """The account of each event."""
         return np.repeat(np.arange(self.accounts), np.diff(self.offsets))
 
     @cached_property
     def session(self) -> Longs:
-        """The session of each event, numbered on over all accounts."""
+        """The session of each event, numbered over all accounts."""
         return session_numbers(self.offsets, self.times, self.gap) if self.units is None else self.units
 
     @cached_property
     def event(self) -> Longs:
-        """Every event by itself."""
+        """A unit of its own for each event."""
         return np.arange(self.offsets[-1])
 
 
@@ -54,24 +54,24 @@ class Logs:
 class Points:
     """The points of B accounts, padded on the right to N."""
 
-    vectors: Matrix  # [B, N, W], 0 where nothing is known
+    vectors: Matrix  # [B, N, W], 0 for padding
     known: npt.NDArray[np.bool_]  # [B, N]
 
 
 def tastes(logs: Logs, unit: Longs) -> Matrix:
-    """For each unit (session or event) the mean vector of its items."""
+    """Return the mean item vector of each unit (session or event)."""
     return unit_means(logs.vectors[logs.items], unit).astype(np.float32)
 
 
 def unit_means(values: Floats, unit: Longs) -> Floats:
-    """For each unit the mean of its events' values [E, W]."""
+    """Return the mean of each unit's event values [E, W]."""
     starts = np.flatnonzero(np.diff(unit, prepend=-1))
     sizes = np.diff(np.append(starts, len(unit)))
     return np.add.reduceat(values, starts, dtype=np.float64) / sizes[:, None]
 
 
 def hours(logs: Logs, unit: Longs) -> Matrix:
-    """For each unit when it began: the hour on a circle, and whether it was a weekend."""
+    """Return when each unit began: the hour on a circle, and a weekend flag."""
     assert logs.times is not None
     begun = logs.times[np.flatnonzero(np.diff(unit, prepend=-1))]
     angle = 2 * np.pi * (begun % DAY) / (24 * HOUR)
@@ -80,7 +80,7 @@ def hours(logs: Logs, unit: Longs) -> Matrix:
 
 
 def dates(logs: Logs, unit: Longs) -> Matrix:
-    """For each unit its date, counted from the mean date of the account in standard deviations."""
+    """Return the date of each unit, standardised within the account."""
     assert logs.times is not None
     starts = np.flatnonzero(np.diff(unit, prepend=-1))
     owner, begun = logs.account[starts], (logs.times[starts] - logs.times.min()) / DAY
@@ -91,10 +91,10 @@ def dates(logs: Logs, unit: Longs) -> Matrix:
 
 
 def account_points(features: Matrix, owner: Longs, accounts: int) -> Iterator[tuple[Longs, Longs, Points]]:
-    """Some accounts at a time, of like size: which they are, the places of their features, and these as points.
+    """Yield batches of accounts of similar size: their numbers, the positions of their features, and the points.
 
     Args:
-        owner: the account of each feature; features of one account stand side by side.
+        owner: the account of each feature; features of one account are contiguous.
     """
     stops = np.searchsorted(owner, np.arange(accounts), side="right")
     sizes = np.diff(stops, prepend=0)

@@ -1,7 +1,7 @@
-"""A finder on disk: arrays in safetensors, the rest in JSON beside them, in a folder that appears whole or not at all.
+"""Save and load a people finder: arrays in safetensors and the rest in JSON, in a folder written atomically.
 
-finder.json           what made it, the gap between sessions, and numbers that are no arrays
-finder.safetensors    tables of items, contrast and count
+finder.json           version, session gap, and scalars
+finder.safetensors    item tables, contrast and count head
 """
 
 import json
@@ -30,10 +30,10 @@ WEIGHTS = ("inward", "threshold", "outward", "straight", "constant")
 
 
 def save_finder(finder: PeopleFinder, folder: Path, force: bool = False, of: dict[str, Any] | None = None) -> None:
-    """Writes all that was learned to a new folder.
+    """Write the finder to a new folder.
 
     Args:
-        of: what it was learned from, ready for JSON; `load_finder` can be told to insist on it.
+        of: the data it was trained on, ready for JSON; `load_finder` can check it.
     """
     facts = {"made_by": f"lightgc2n {__version__}", "schema": SCHEMA, "of": of, **numbers_of(finder)}
     with new_folder(folder, force, kind=FINDER) as new:
@@ -42,30 +42,30 @@ def save_finder(finder: PeopleFinder, folder: Path, force: bool = False, of: dic
 
 
 def load_finder(folder: Path, of: dict[str, Any] | None = None) -> PeopleFinder:
-    """The finder that `save_finder` wrote; one that was learned from something else than `of` is refused."""
+    """Load the finder that `save_finder` wrote; raise an error if it was trained on other data than `of`."""
     try:
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
         if facts["schema"] != SCHEMA:
-            raise DataError(f"{folder}: a finder of format {facts['schema']}, and this version reads {SCHEMA}.")
+            raise DataError(f"{folder}: finder schema {facts['schema']}, this version reads {SCHEMA}. Train it again.")
         if of is not None and facts.get("of") != of:
             raise DataError(
-                f"{folder}: people are found there by what other data or another split taught. "
-                f"Remove that folder, and it is learned anew."
+                f"{folder}: the people finder there was trained on other data or another split. "
+                f"Remove that folder to train it again."
             )
         return finder_of(facts, load_file(folder / ARRAYS))
     except FileNotFoundError as problem:
-        raise DataError(f"{folder}: no finder of people ({FACTS}, {ARRAYS}): {problem}.") from None
+        raise DataError(f"{folder}: no people finder ({FACTS}, {ARRAYS}): {problem}.") from None
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
-        raise DataError(f"{folder}: not a whole finder of people: {problem!r}. Learn it again.") from None
+        raise DataError(f"{folder}: incomplete people finder: {problem!r}. Train it again.") from None
 
 
 def numbers_of(finder: PeopleFinder) -> dict[str, Any]:
-    """What was learned and is no array, by name."""
+    """Return the scalars of the finder by name."""
     return {"gap": finder.gap, "prior": finder.learned.contrast.prior, "caution": finder.head.caution}
 
 
 def arrays_of(finder: PeopleFinder) -> dict[str, Any]:
-    """All that was learned, by name."""
+    """Return the arrays of the finder by name."""
     learned, contrast, head = finder.learned, finder.learned.contrast, finder.head
     tables = {f"tables.{field.name}": getattr(learned.tables, field.name) for field in fields(ItemTables)}
     named = {f"contrast.{name}": part for name, part in zip(WEIGHTS, contrast.weights, strict=True)}
@@ -83,7 +83,7 @@ def arrays_of(finder: PeopleFinder) -> dict[str, Any]:
 
 
 def finder_of(facts: dict[str, Any], arrays: dict[str, Any]) -> PeopleFinder:
-    """The finder that has learned these arrays."""
+    """Rebuild the finder from its scalars and arrays."""
     tables = ItemTables(
         arrays["tables.vectors"], arrays["tables.events"], arrays.get("tables.first"), arrays.get("tables.middle")
     )
@@ -91,6 +91,8 @@ def finder_of(facts: dict[str, Any], arrays: dict[str, Any]) -> PeopleFinder:
     contrast = Contrast(arrays["contrast.centre"], arrays["contrast.spread"], weights, float(facts["prior"]))
     learned = Learned(arrays["fold"], tables, arrays["traits.centre"], arrays["traits.spread"], contrast)
     head = CountHead(arrays["count.centre"], arrays["count.spread"], arrays["count.weights"], float(facts["caution"]))
-    if len(head.centre) not in (OF_EVIDENCE, FEATURES):  # earlier versions counted by the evidence alone
-        raise ValueError(f"counts by {len(head.centre)} numbers, and this version by {OF_EVIDENCE} or {FEATURES}")
+    if len(head.centre) not in (OF_EVIDENCE, FEATURES):  # earlier versions counted from the evidence alone
+        raise ValueError(
+            f"the count head has {len(head.centre)} features, this version reads {OF_EVIDENCE} or {FEATURES}"
+        )
     return PeopleFinder(learned, head, facts["gap"])

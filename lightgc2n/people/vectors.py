@@ -1,7 +1,8 @@
-"""Vectors of items from training logs alone: items that the same accounts hold are alike.
+"""Item vectors from training logs: items held by the same accounts are similar.
 
-The weight of two items is their positive pointwise mutual information: log(observed / expected) of how many accounts
-hold both. The vectors are the leading eigenvectors of those weights, each scaled by the root of its eigenvalue.
+The weight of two items is their positive pointwise mutual information: log(observed / expected) of the number of
+accounts that hold both. The vectors are the leading eigenvectors of these weights, scaled by the root of their
+eigenvalues.
 """
 
 from dataclasses import dataclass
@@ -13,14 +14,14 @@ from lightgc2n.data.dataset import Ints, Longs
 
 Matrix = npt.NDArray[np.float32]
 WIDTH = 32
-LONGEST = 200  # distinct items of one log that pairs are made of; pairs grow with its square
+LONGEST = 200  # distinct items of one log that form pairs; the number of pairs grows with the square
 OVERSAMPLING, ROUNDS = 8, 4
-CELLS_AT_ONCE = 200_000  # few enough to stay in fast memory
+CELLS_AT_ONCE = 200_000  # fits into the CPU cache
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A symmetric sparse matrix: its filled cells, row by row."""
+    """A symmetric sparse matrix: its nonzero cells, row by row."""
 
     size: int
     row: Longs
@@ -39,11 +40,11 @@ class Weights:
 
 
 def item_vectors(account: Ints | Longs, item: Ints | Longs, items: int, width: int = WIDTH, seed: int = 0) -> Matrix:
-    """A vector of length one for each item, [items, width]; of length zero for one that goes with no other.
+    """Return a vector for each item, [items, width]: of length one, or zero if it occurs with no other.
 
     Args:
-        account: of each training event whose it is.
-        item: of each training event what it is.
+        account: of each training event.
+        item: of each training event.
     """
     weights = information(*_held(account, item), items)
     vectors = leading_vectors(weights, width, np.random.default_rng(seed))
@@ -52,13 +53,13 @@ def item_vectors(account: Ints | Longs, item: Ints | Longs, items: int, width: i
 
 
 def information(account: Longs, item: Longs, items: int) -> Weights:
-    """The positive pointwise mutual information of each pair of items.
+    """Return the positive pointwise mutual information of each pair of items.
 
     Args:
-        account: of each (account, item) that is held, in order; each pair once.
+        account: of each distinct (account, item) pair, sorted.
     """
     stop = np.searchsorted(account, account, side="right")
-    later = stop - np.arange(len(item)) - 1  # items of the same account behind each, as `_held` orders them
+    later = stop - np.arange(len(item)) - 1  # number of later items of the same account, in the order of `_held`
     first = np.repeat(np.arange(len(item)), later)
     second = np.arange(len(first)) - np.repeat(np.cumsum(later) - later, later) + first + 1
     cells, together = np.unique(item[first] * items + item[second], return_counts=True)
@@ -69,14 +70,14 @@ def information(account: Longs, item: Longs, items: int) -> Weights:
 
 
 def _mirrored(size: int, row: Longs, column: Longs, value: Matrix) -> Weights:
-    """The cells above the diagonal and their mirror images."""
+    """Return the matrix with these cells above the diagonal and their mirror images."""
     rows, columns = np.concatenate([row, column]), np.concatenate([column, row])
     order = np.argsort(rows, kind="stable")
     return Weights(size, rows[order], columns[order], np.concatenate([value, value])[order])
 
 
 def leading_vectors(weights: Weights, width: int, random: np.random.Generator) -> Matrix:
-    """Eigenvectors of the largest positive eigenvalues, by subspace iteration, each scaled by the root of its value."""
+    """Return the eigenvectors of the largest positive eigenvalues, by subspace iteration, scaled by the root."""
     wide = min(width + OVERSAMPLING, weights.size)
     basis = random.standard_normal((weights.size, wide)).astype(np.float32)
     for _ in range(ROUNDS):
@@ -88,11 +89,11 @@ def leading_vectors(weights: Weights, width: int, random: np.random.Generator) -
 
 
 def _held(account: Ints | Longs, item: Ints | Longs) -> tuple[Longs, Longs]:
-    """Each pair of an account and an item it holds once, account by account; of too many every second, third ..."""
+    """Return each distinct (account, item) pair, sorted; of overlong logs only every second, third ... pair."""
     size = int(np.max(item, initial=0)) + 1
     pairs = np.unique(np.asarray(account, dtype=np.int64) * size + item)
     owner = pairs // size
     first, stop = (np.searchsorted(owner, owner, side=side) for side in ("left", "right"))
     every = -(-(stop - first) // LONGEST)
-    kept = pairs[(np.arange(len(pairs)) - first) % every == 0]
-    return kept // size, kept % size
+    sampled = pairs[(np.arange(len(pairs)) - first) % every == 0]
+    return sampled // size, sampled % size

@@ -1,7 +1,7 @@
-"""Who acts now: people found in what came before a cut, then followed event by event.
+"""Predict who acts next: estimate people from the events before a cut, then update with each later event.
 
-What came earlier in the same session decides; when a session begins, how active each person was of late, and at this
-hour. Nothing that happens at a question or after it is looked at, except its time: somebody has just come.
+Within a session, its earlier events decide. When a session starts, recent activity and the hour of the day decide. Only
+the time of the query itself is used, and nothing after it.
 """
 
 from dataclasses import dataclass
@@ -17,32 +17,32 @@ from lightgc2n.people.pair_evidence import pair_evidence
 from lightgc2n.people.session_points import Floats, Logs
 from lightgc2n.people.sessions import DAY, has_hours, session_numbers
 
-HALF_LIFE = 10.0  # days; how fast activity is forgotten
+HALF_LIFE = 10.0  # days; decay of activity
 
 
 @dataclass(frozen=True)
 class Followed:
-    """The people of an account, and what was known of them at each event from the cut on."""
+    """The people of an account, and the assignment of sessions after each event from the cut on."""
 
     known: int  # events before the cut
-    found: People
+    people: People
     session: Longs  # [E] of every event
     times: Longs  # [E]
-    told: Floats  # [E - known, K] whose the session so far is, right after each event from the cut on
+    session_shares: Floats  # [E - known, K] probability that the current session is each person's, after each event
 
     def going_on(self, place: int) -> bool:
-        """Whether the event at `place` is of the same session as the one before it."""
+        """Return whether the event at `place` is in the same session as the one before it."""
         return place > 0 and bool(self.session[place] == self.session[place - 1])
 
     def shares(self, place: int) -> Floats:
-        """How likely each event before `place` is each person's [place, K], as known then."""
+        """Return the probability that each event before `place` belongs to each person [place, K], as known then."""
         later = np.arange(self.known, place)
-        # What is said of a session is what its newest event before the question says.
+        # The newest event of a session before the query determines the estimate for the session.
         newest = np.searchsorted(self.session[:place], self.session[later], side="right") - 1
-        return np.vstack([self.found.share, self.told[newest - self.known]])
+        return np.vstack([self.people.share, self.session_shares[newest - self.known]])
 
     def chances(self, place: int) -> Floats:
-        """How likely it is that each person acts at `place` [K]."""
+        """Return the probability that each person acts at `place` [K]."""
         share = self.shares(place)
         if self.going_on(place):
             return share[-1]
@@ -57,41 +57,45 @@ class Followed:
 def follow(
     finder: PeopleFinder, items: Ints | Longs, times: Longs, known: int, row: int | None, count: int | None = None
 ) -> Followed:
-    """The people found in the first `known` events of an account, at least one, and followed through the others.
+    """Estimate the people from the first `known` events of an account, at least one, and follow the others.
 
     Args:
         row, count: as for `PeopleFinder.find`.
     """
-    found = finder.find(items[:known], times[:known], row, count)
+    people = finder.find(items[:known], times[:known], row, count)
     session = session_numbers(np.array([0, len(items)]), times, finder.gap)
-    told = np.ones((len(items) - known, 1)) if found.count == 1 else _told(finder, items, times, session, found, row)
-    return Followed(known, found, session, times, told)
+    shares = (
+        np.ones((len(items) - known, 1))
+        if people.count == 1
+        else _session_shares(finder, items, times, session, people, row)
+    )
+    return Followed(known, people, session, times, shares)
 
 
-def _told(
-    finder: PeopleFinder, items: Ints | Longs, times: Longs, session: Longs, found: People, row: int | None
+def _session_shares(
+    finder: PeopleFinder, items: Ints | Longs, times: Longs, session: Longs, people: People, row: int | None
 ) -> Floats:
-    """Whose each session from the cut on is, as far as it has come with each event: one row an event."""
-    known = len(found.session)
+    """Return one row per event from the cut on: whose the session is, given its events so far."""
+    known = len(people.session)
     later = np.arange(known, len(items))
     begun = np.maximum(np.searchsorted(session, session[later]), known)
-    # Every beginning of a session is described as if it were a session of its own.
+    # Each prefix of a session is described as a session of its own.
     places, bounds = ranges(begun, later + 1)
-    unit = np.concatenate([found.session, found.session[-1] + 1 + np.repeat(np.arange(len(later)), np.diff(bounds))])
+    unit = np.concatenate([people.session, people.session[-1] + 1 + np.repeat(np.arange(len(later)), np.diff(bounds))])
     shown = np.concatenate([np.arange(known), places])
     offsets, none = np.array([0, len(shown)]), np.zeros((finder.catalogue, 0), dtype=np.float32)
     logs = Logs(offsets, np.asarray(items[shown], dtype=np.int32), times[shown], none, finder.gap, units=unit)
     fold = finder.learned.fold[[row]] if row is not None else np.zeros(1, dtype=np.int64)
     sessions = finder.learned.described(logs, fold)
-    number = int(found.session[-1]) + 1
+    number = int(people.session[-1]) + 1
     recent = np.arange(number)[-MOST_SESSIONS:]
     pairs = np.repeat(number + np.arange(len(later)), len(recent)), np.tile(recent, len(later))
     evidence = pair_evidence(sessions, finder.learned.contrast, *pairs).reshape(len(later), len(recent))
-    share = found.share[sessions.first[recent]]
+    share = people.share[sessions.first[recent]]
     return assign_others(evidence, np.sqrt(sessions.size[recent]), share)
 
 
 def events_of(share: Floats) -> list[npt.NDArray[np.int64]]:
-    """The places of the events that are each person's more than anybody else's."""
+    """Return the positions of the events for which each person is the most likely one."""
     owner = share.argmax(axis=1)
     return [np.flatnonzero(owner == person) for person in range(share.shape[1])]

@@ -12,7 +12,7 @@ import numpy as np
 
 from lightgc2n.data.dataset import Ints, Longs
 from lightgc2n.people.finder import People
-from lightgc2n.people.profiles import Activity, activity, telling_items
+from lightgc2n.people.profiles import Activity, activity, characteristic_items
 from lightgc2n.people.sessions import has_hours
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def tell_people(
     people = []
     for number, shown in enumerate(lists):
         own = found.share[:, number]
-        likes = telling_items(history.items, own, popularity, LIKES)
+        likes = characteristic_items(history.items, own, popularity, LIKES)
         people.append(
             Person(
                 name=ascii_uppercase[number],

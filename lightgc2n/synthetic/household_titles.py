@@ -1,4 +1,4 @@
-"""What the items of a generated world are called: their genre, the number of the title, and the episode."""
+"""Titles of the items in a generated world: genre, number and episode."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import numpy as np
 from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.synthetic.household_world import DOMAINS, GENRES, HouseholdConfig, World, build_world
 
-# Genres of the same number are related across domains; the names say nothing of who watches.
+# Genres of the same number are related across domains; the names do not reveal who watches them.
 GENRE_NAMES = {
     "video": (
         *("Crime", "Comedy", "Nature", "History", "Space", "Travel", "Cooking", "Music"),
@@ -22,7 +22,7 @@ PART = {"video": "episode", "learn": "lesson"}
 
 
 def titles_of(world: World) -> list[str]:
-    """The title of each item, such as "Nature 12" or "Biology 3, lesson 2"; no two are the same."""
+    """Return a unique title for each item, such as "Nature 12" or "Biology 3, lesson 2"."""
     titles = []
     number_in_genre = np.zeros(len(DOMAINS) * GENRES, dtype=np.int64)
     for genre, length in zip(world.unit_genre.tolist(), world.unit_length.tolist(), strict=True):
@@ -34,7 +34,7 @@ def titles_of(world: World) -> list[str]:
 
 
 def write_titles(config: HouseholdConfig, seed: int, out: Path, force: bool = False) -> int:
-    """Writes an id, a tab and a title a line for the world of `seed`, and returns how many."""
+    """Write one id, tab and title per line for the world of `seed`; return the number of lines."""
     world = build_world(config, seed)
     lines = [f"{item}\t{title}\n" for item, title in zip(world.item_ids(), titles_of(world), strict=True)]
     with new_file(out, force) as temporary:

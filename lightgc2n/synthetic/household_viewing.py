@@ -1,6 +1,6 @@
-"""What the people of some households watch: first when, then what.
+"""Simulate what the members of some households watch: first the times, then the items.
 
-Shapes: H homes, P people, S sittings, E events. A line is all that one person watches in one domain, in order.
+Shapes: H homes, P people, S sittings, E events. A line is everything one person watches in one domain, in order.
 """
 
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from lightgc2n.synthetic.household_world import DOMAINS, GENRES, WEEKEND, Floats
 DAY, HOUR = 86_400, 3_600
 FIRST_DAY = 1_704_067_200  # Monday, 1 January 2024, in UTC
 SPREAD_OF_HABIT, COMMON_EVENING, SPREAD_OF_EVENING = 2.0, 20.5, 2.0  # hours
-MEAN_PAUSE, LONGEST_PAUSE = 1_200, 3_000  # seconds between events of one sitting, always under an hour
+MEAN_PAUSE, LONGEST_PAUSE = 1_200, 3_000  # seconds between events of one sitting, always less than an hour
 FEWEST_EVENTS = 5
-CHOICES = 4  # units that come to mind for one event
-MORE_TURNS, CHANCE_OF_TURN = 3, 0.4  # how often a home may turn to the other domain, after the first time
+CHOICES = 4  # candidate units for one event
+MORE_TURNS, CHANCE_OF_TURN = 3, 0.4  # further switches of domain in a home, and the probability of each
 
 
 @dataclass(frozen=True)
 class Viewing:
-    """Events of some households, home by home and in the order of time."""
+    """Events of some households, ordered by home and time."""
 
     home: Ints  # [E]
-    person: Ints  # [E] who chose; an index into the People
+    person: Ints  # [E] who chose the item; an index into the People
     domain: npt.NDArray[np.uint8]  # [E]
     time: Longs  # [E] seconds since 1970
     item: Ints  # [E]
@@ -33,7 +33,7 @@ class Viewing:
 
 @dataclass(frozen=True)
 class _Slots:
-    """Events of which all is settled except the item."""
+    """Events without items: home, person, domain and time."""
 
     home: Longs
     person: Longs
@@ -43,7 +43,7 @@ class _Slots:
 
 
 def watch(config: HouseholdConfig, world: World, people: People, random: np.random.Generator) -> Viewing:
-    """All that `people` watch in the weeks of the log."""
+    """Simulate everything `people` watch during the log."""
     slots = _in_order(_draw_slots(config, people, random))
     return Viewing(
         home=slots.home.astype(np.int32),
@@ -55,7 +55,7 @@ def watch(config: HouseholdConfig, world: World, people: People, random: np.rand
 
 
 def _draw_slots(config: HouseholdConfig, people: People, random: np.random.Generator) -> _Slots:
-    """The sittings of all homes, event by event."""
+    """Draw the sittings of all homes, event by event."""
     home, length = _draw_sittings(config, int(people.home[-1]) + 1, random)
     person = _pick_person(people, home, random)
     start = _draw_starts(config, people, person, random)
@@ -71,7 +71,7 @@ def _draw_slots(config: HouseholdConfig, people: People, random: np.random.Gener
 
 
 def _draw_sittings(config: HouseholdConfig, homes: int, random: np.random.Generator) -> tuple[Longs, Longs]:
-    """The home and the number of events of each sitting."""
+    """Draw the home and the number of events of each sitting."""
     more = config.events_per_account - FEWEST_EVENTS
     events = FEWEST_EVENTS + random.poisson(random.gamma(25.0, more / 25.0, homes))
     home = np.repeat(np.arange(homes), events)
@@ -82,21 +82,21 @@ def _draw_sittings(config: HouseholdConfig, homes: int, random: np.random.Genera
 
 
 def _pick_person(people: People, home: Longs, random: np.random.Generator) -> Longs:
-    """For each sitting someone of its home, by how active they are."""
+    """Draw a member of the home for each sitting, in proportion to activity."""
     return _pick_within(people.activity, people.home, home, random)
 
 
 def _pick_within(weights: Floats, groups: Ints, wanted: Longs, random: np.random.Generator) -> Longs:
-    """For each wanted group one of its entries; groups are sorted, and the weights of each add up to one."""
-    # So group g owns the stretch of the running sum from g to g + 1.
-    found = np.searchsorted(np.cumsum(weights), wanted + random.random(len(wanted)), side="right")
+    """Draw an entry of each wanted group; groups are sorted, and the weights of each sum to one."""
+    # Group g therefore covers the cumulative sum from g to g + 1.
+    entry = np.searchsorted(np.cumsum(weights), wanted + random.random(len(wanted)), side="right")
     starts = np.searchsorted(groups, np.arange(int(groups[-1]) + 2))
-    # The running sum is not exact, so a pick at the very edge could fall next door.
-    return found.clip(starts[wanted], starts[wanted + 1] - 1)
+    # The cumulative sum is inexact, so a draw at the edge could fall into the next group.
+    return entry.clip(starts[wanted], starts[wanted + 1] - 1)
 
 
 def _draw_starts(config: HouseholdConfig, people: People, person: Longs, random: np.random.Generator) -> Longs:
-    """When each sitting begins, by the habits of the person."""
+    """Draw the start of each sitting from the habits of the person."""
     weekday = (np.cumsum(people.weekdays, axis=1)[person, :-1] < random.random((len(person), 1))).sum(axis=1)
     usual = people.hours[person, (weekday >= WEEKEND).astype(np.int64)]
     own = random.random(len(person)) < config.habit
@@ -107,17 +107,17 @@ def _draw_starts(config: HouseholdConfig, people: People, person: Longs, random:
 
 
 def _draw_domains(home: Longs, length: Longs, random: np.random.Generator) -> Longs:
-    """The domain of each sitting: a home stays with one for a while, and sees both."""
+    """Draw the domain of each sitting: a home stays in one for a while, and visits both."""
     homes = int(home[-1]) + 1
     done = np.cumsum(length) - length / 2
     total = np.bincount(home, length)
     share = (done - (np.cumsum(total) - total)[home]) / total[home]
     turns = random.random((homes, 1 + MORE_TURNS))
-    turns[:, 0] = random.beta(7.0, 7.0, homes)  # near the middle, so that neither domain comes short
+    turns[:, 0] = random.beta(7.0, 7.0, homes)  # near the middle, so that both domains get enough events
     turns[:, 1:][random.random((homes, MORE_TURNS)) > CHANCE_OF_TURN] = 1.0
     first = random.integers(0, len(DOMAINS), homes)
     domain = (first[home] + (share[:, None] > turns[home]).sum(axis=1)) % len(DOMAINS)
-    # Turns that fall between the same two sittings can undo each other; the later half then takes the other domain.
+    # Switches between the same two sittings can cancel; the later half then gets the other domain.
     learning = np.bincount(home, domain)
     stuck = (learning == 0) | (learning == np.bincount(home))
     return np.where(stuck[home] & (share > 0.5), 1 - domain, domain)
@@ -132,10 +132,10 @@ def _event_times(start: Longs, length: Longs, random: np.random.Generator) -> Lo
 
 
 def _in_order(slots: _Slots) -> _Slots:
-    """The slots sorted by home and time, no two of a home at the same second."""
+    """Sort the slots by home and time; make times unique within a home."""
     order = np.lexsort((slots.time, slots.home))
     home, time = slots.home[order], slots.time[order]
-    # Equal seconds are pushed apart, so that sorting by time can never swap two events.
+    # Shift equal times apart, so that sorting by time never swaps two events.
     position = np.arange(len(time))
     far = home * (int(time.max()) + len(time))
     time = np.maximum.accumulate(time + far - position) - far + position
@@ -145,13 +145,13 @@ def _in_order(slots: _Slots) -> _Slots:
 def _choose_items(
     config: HouseholdConfig, world: World, people: People, slots: _Slots, random: np.random.Generator
 ) -> Ints:
-    """The item of each slot: something seen again, the next episode of a series, or a new pick."""
+    """Choose the item of each slot: a repeat, the next episode of a series, or a new item."""
     line = slots.person * len(DOMAINS) + slots.domain
     order = np.argsort(line, kind="stable")
-    # More choices than one, for the first may be known already.
+    # Draw several candidates, because the first may have been watched already.
     units = np.stack([_fresh_units(world, people, slots, random)[order] for _ in range(CHOICES)])
     whim = random.random(len(order))
-    # How far one reaches back, fitted to the distances of repeats in real logs: mostly near, at times very far.
+    # How far repeats reach back, fitted to real logs: mostly near, sometimes very far.
     reach = (5 * random.pareto(1.2, len(order))).clip(max=10_000).astype(np.int64)
     items = np.empty(len(order), dtype=np.int32)
     items[order] = _follow_lines(config, world, line[order], units, whim, reach)
@@ -159,8 +159,8 @@ def _choose_items(
 
 
 def _fresh_units(world: World, people: People, slots: _Slots, random: np.random.Generator) -> Longs:
-    """What each slot would hold if nothing had been watched before."""
-    # Two who watch together give way to each other by turns.
+    """Return what each slot would hold if nothing had been watched before."""
+    # Two people who watch together alternate in choosing.
     wish = np.where(random.random(len(slots.home)) < 0.5, slots.person, slots.joined_by)
     taste = np.cumsum(people.taste, axis=2)[slots.domain, wish, :-1]
     genre = slots.domain * GENRES + (taste < random.random((len(wish), 1))).sum(axis=1)
@@ -171,19 +171,19 @@ def _fresh_units(world: World, people: People, slots: _Slots, random: np.random.
 def _follow_lines(
     config: HouseholdConfig, world: World, line: Longs, units: Longs, whim: Floats, reach: Longs
 ) -> Longs:
-    """The items of all lines, one step of every line at a time."""
+    """Return the items of all lines, computed one step of every line at a time."""
     first = np.flatnonzero(np.diff(line, prepend=-1))
     length = np.diff(first, append=len(line))
     longest_first = np.argsort(-length, kind="stable")
     first, length = first[longest_first], length[longest_first]
     items = np.zeros(len(line), dtype=np.int64)
-    followed = np.full(len(first), -1, dtype=np.int64)  # the newest episode of the series each line is in
+    followed = np.full(len(first), -1, dtype=np.int64)  # latest episode of the series each line follows
     last_item = (world.unit_first + world.unit_length - 1)[world.unit_of_item]
     for step in range(int(length[0])):
-        # Lines that have ended lie behind those that go on.
+        # Finished lines come after those that continue.
         here = first[: np.searchsorted(-length, -step)] + step
         series = followed[: len(here)]
-        # A reach beyond the first event wraps round.
+        # A reach beyond the first event wraps around.
         again = here - min(step, 2) - reach[here] % max(step - 1, 1)
         back = (whim[here] < config.rewatching) & (step > 1) & (items[again] != items[here - (step > 0)])
         goes_on = ~back & (series >= 0) & (whim[here] < config.rewatching + config.binge)
@@ -197,7 +197,7 @@ def _follow_lines(
 
 
 def _fresh_items(world: World, items: Longs, here: Longs, step: int, units: Longs) -> Longs:
-    """The first item that each line has not seen of its first choice, or of the next one, when all of that are seen."""
+    """Return for each line the first unseen item of its candidates, in order."""
     seen = items[here[:, None] - 1 - np.arange(step)]
     chosen = np.zeros(len(here), dtype=np.int64)
     for rank, unit in reversed(list(enumerate(units))):
@@ -205,7 +205,7 @@ def _fresh_items(world: World, items: Longs, here: Longs, step: int, units: Long
         place = seen - first[:, None]
         place[place >= length[:, None]] = -1
         reached = place.max(axis=1, initial=-1) + 1
-        # The last choice is taken even if all of it is known: nothing is left then.
+        # Take the last candidate even if all of its items are seen.
         is_new = (reached < length) | (rank == len(units) - 1)
         chosen = np.where(is_new, first + reached % length, chosen)
     return chosen

@@ -1,4 +1,4 @@
-"""The world of generated households: its settings, its two catalogues, and the people who live in it.
+"""The world of generated households: its settings, its two catalogues, and its people.
 
 Shapes: P people, U units (a single title or a whole series), M items, G genres of one domain, R roles.
 Genres and units are numbered across domains, as items are: first video, then learn.
@@ -17,21 +17,21 @@ Floats = npt.NDArray[np.float64]
 
 DOMAINS = ("video", "learn")
 GENRES = 16
-HEAD, HEAD_SHARE = 4, 0.01  # the very top is flat: so many titles, and this share of all, are about equally popular
+HEAD, HEAD_SHARE = 4, 0.01  # flat head of Zipf's law: this many titles plus this share are about equally popular
 HOUSEHOLD_SIZES = np.array([0.28, 0.34, 0.18, 0.14, 0.06])  # shares of homes with 1 to 5 people
 EPISODES = (4, 24)  # of one series, fewest and most
 SERIES_DRAW = 3.0
-# A role is a stage of life: its usual hour on working days and at the weekend, and how much of the town lives so.
+# A role is a stage of life: its usual hour on workdays and weekends, and its share of the population.
 ROLE_HOURS = np.array([[16.5, 9.0], [18.0, 22.5], [21.0, 20.0], [12.5, 15.0], [9.0, 11.5], [23.0, 17.5]])
 SPREAD_WITHIN_ROLE = 1.5  # hours
 ROLE_SHARES = np.array([0.18, 0.16, 0.24, 0.12, 0.16, 0.14])
-DAYS_OF_THE_TOWN = np.array([1.0, 1, 1, 1, 1.3, 1.6, 1.6])  # Monday first; smaller numbers: people differ more
+DAYS_OF_THE_TOWN = np.array([1.0, 1, 1, 1, 1.3, 1.6, 1.6])  # Dirichlet weights, Monday first; smaller: more variation
 WEEKEND = 5  # Saturday and the day after it, counted from Monday as 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HouseholdConfig:
-    """What a generated world is like; the defaults resemble the logs of a smart-TV service."""
+    """Settings of a generated world; the defaults resemble the logs of a smart-TV service."""
 
     accounts: int = setting(1000, at_least=50, at_most=1_000_000, help="Households, each with one account.")
     video_items: int = setting(3000, at_least=200, at_most=1_000_000, help="Items of the domain video.")
@@ -39,59 +39,59 @@ class HouseholdConfig:
     smallest_household: int = setting(1, at_least=1, at_most=5, help="Fewest people behind one account.")
     largest_household: int = setting(5, at_least=1, at_most=5, help="Most people behind one account.")
     events_per_account: float = setting(38.0, at_least=10, at_most=2000, help="Mean events of an account.")
-    weeks: int = setting(12, at_least=1, at_most=520, help="How long the log runs; it starts on a Monday.")
+    weeks: int = setting(12, at_least=1, at_most=520, help="Length of the log in weeks; it starts on a Monday.")
     session_events: float = setting(1.9, at_least=1, at_most=50, help="Mean events of one sitting.")
     popularity: float = setting(1.8, at_least=0, at_most=2, help="Exponent of Zipf's law for titles and series.")
     taste_sharpness: float = setting(
         14.0,
         at_least=0.01,
         at_most=100,
-        help="How few genres one person likes: 0.01 just like others of the role, 100 one.",
+        help="How focused one person's taste is: 0.01 equals the average of the role, 100 is a single genre.",
     )
     taste_transfer: float = setting(
         0.9, at_least=0, at_most=1, help="Share of a person's taste that is the same in both domains."
     )
     habit: float = setting(
-        0.7, at_least=0, at_most=1, help="Share of sittings at one's own hours rather than in the common evening."
+        0.7, at_least=0, at_most=1, help="Share of sittings at a person's own hours instead of the common evening."
     )
-    rewatching: float = setting(0.25, at_least=0, at_most=0.9, help="Chance that an event goes back to a seen item.")
-    series: float = setting(0.5, at_least=0, at_most=0.9, help="Share of the catalogue that is episodes of series.")
-    binge: float = setting(0.33, at_least=0, at_most=1, help="Chance to go on with the series one follows.")
-    guests: float = setting(0.03, at_least=0, at_most=0.5, help="Share of sittings that belong to a guest.")
+    rewatching: float = setting(0.25, at_least=0, at_most=0.9, help="Probability that an event repeats a seen item.")
+    series: float = setting(0.5, at_least=0, at_most=0.9, help="Share of items that are episodes of series.")
+    binge: float = setting(0.33, at_least=0, at_most=1, help="Probability of watching the next episode of a series.")
+    guests: float = setting(0.03, at_least=0, at_most=0.5, help="Share of sittings of guests.")
     co_viewing: float = setting(0.08, at_least=0, at_most=1, help="Share of sittings in which a second person joins.")
 
 
 @dataclass(frozen=True)
 class World:
-    """Everything all households have in common."""
+    """Everything that all households share."""
 
     domains: tuple[Domain, ...]
-    unit_first: Ints  # [U] first item of each unit; a series has its episodes in order from there
+    unit_first: Ints  # [U] first item of each unit; the episodes of a series follow in order
     unit_length: Ints  # [U]
     unit_genre: Ints  # [U]
-    unit_weight: Floats  # [U] chance to be picked when its genre is
+    unit_weight: Floats  # [U] probability of the unit within its genre
     unit_of_item: Ints  # [M]
     role_taste: Floats  # [2, R, G] what people of a role watch on average, in each domain
 
     def item_ids(self) -> list[str]:
-        """The id of each item, such as v00042."""
+        """Return the id of each item, such as v00042."""
         return [f"{domain.name[0]}{number:05d}" for domain in self.domains for number in range(len(domain))]
 
 
 @dataclass(frozen=True)
 class People:
-    """The people of some households, home by home; the last of each home is its guest."""
+    """The people of some households, by home; the last one of each home is its guest."""
 
     home: Ints  # [P]
     number: Ints  # [P] 1, 2, ... in the home; 0 is the guest
     activity: Floats  # [P] share of the home's sittings
     taste: Floats  # [2, P, G]
     hours: Floats  # [P, 2] usual hour on working days and at the weekend
-    weekdays: Floats  # [P, 7] chance of each day, Monday first
+    weekdays: Floats  # [P, 7] probability of each day, Monday first
 
 
 def build_world(config: HouseholdConfig, seed: int) -> World:
-    """The catalogues and roles that belong to a seed; the number of accounts plays no part in them."""
+    """Build the catalogues and roles of a seed; they do not depend on the number of accounts."""
     _check(config, seed)
     random = np.random.default_rng([seed, 0])
     sizes = [config.video_items, config.learn_items]
@@ -113,7 +113,7 @@ def build_world(config: HouseholdConfig, seed: int) -> World:
 
 
 def draw_people(config: HouseholdConfig, world: World, homes: int, random: np.random.Generator) -> People:
-    """The people of `homes` households and one occasional guest of each."""
+    """Draw the people of `homes` households and one occasional guest of each."""
     sizes = np.arange(config.smallest_household, config.largest_household + 1)
     shares = HOUSEHOLD_SIZES[sizes - 1]
     residents = random.choice(sizes, size=homes, p=shares / shares.sum())
@@ -133,7 +133,7 @@ def draw_people(config: HouseholdConfig, world: World, homes: int, random: np.ra
 
 
 def _check(config: HouseholdConfig, seed: int) -> None:
-    """Stops at what the bounds of single settings cannot say."""
+    """Raise an error for settings that are invalid in combination."""
     if config.smallest_household > config.largest_household:
         raise SettingError(
             f"smallest_household must be at most largest_household ({config.largest_household}), "
@@ -144,7 +144,7 @@ def _check(config: HouseholdConfig, seed: int) -> None:
 
 
 def _activities(random: np.random.Generator, home: Longs, guest: Longs, guests: float) -> Floats:
-    """Each person's share of the home's sittings; those of a home add up to one."""
+    """Draw each person's share of the home's sittings; they sum to one per home."""
     activity = random.gamma(3.0, size=len(home)) + 0.5
     activity[guest] = 0
     activity *= (1 - guests) / np.bincount(home, activity)[home]
@@ -153,10 +153,10 @@ def _activities(random: np.random.Generator, home: Longs, guest: Longs, guests: 
 
 
 def _unit_lengths(random: np.random.Generator, items: int, series: float) -> Longs:
-    """Lengths of titles (1) and series that add up to `items`."""
+    """Draw lengths of titles (1) and series that sum to `items`."""
     episodes = random.integers(EPISODES[0], EPISODES[1] + 1, items)
     mean = sum(EPISODES) / 2
-    # `series` is a share of items; among units it is smaller, for a series takes many items.
+    # `series` is a share of items; the share of units is smaller, because a series has many items.
     chance = series / (series + (1 - series) * mean)
     stop = np.cumsum(np.where(random.random(items) < chance, episodes, 1)).clip(max=items)
     lengths = np.diff(stop, prepend=0)
@@ -165,29 +165,29 @@ def _unit_lengths(random: np.random.Generator, items: int, series: float) -> Lon
 
 def _unit_genres(random: np.random.Generator, units: int, share: Floats) -> Longs:
     genres = random.choice(GENRES, size=units, p=share)
-    # An empty genre could not be picked from, so each gets one unit for sure.
+    # Give each genre at least one unit, because an empty genre could not be drawn from.
     genres[random.permutation(units)[:GENRES]] = np.arange(GENRES)
     return genres
 
 
 def _zipf_weights(random: np.random.Generator, units: int, exponent: float) -> Floats:
-    # Zipf's law with Mandelbrot's shift: without it a handful of hits would hold far too much.
+    # Zipf's law with Mandelbrot's shift; without it a few hits would dominate.
     ranks = 1.0 + random.permutation(units)
     return np.asarray((HEAD + HEAD_SHARE * units + ranks) ** -exponent, dtype=np.float64)
 
 
 def _draw_of_series(length: Longs) -> Floats:
-    # A series is advertised for weeks, so more people begin it than watch a title of its rank.
+    # A series is promoted for weeks, so more people start it than watch a title of equal rank.
     return np.where(length > 1, SERIES_DRAW, 1.0)
 
 
 def _shares_within(groups: Longs, weights: Floats) -> Floats:
-    """The weights, scaled so that those of each group add up to one."""
+    """Scale the weights to sum to one within each group."""
     return weights / np.bincount(groups, weights)[groups]
 
 
 def _role_tastes(random: np.random.Generator, genre_share: Floats, transfer: float) -> Floats:
-    """What each role watches, the same in both domains as far as `transfer` says."""
+    """Draw the taste of each role; `transfer` is the part shared by both domains."""
     common = random.gamma(1.0, size=(len(ROLE_SHARES), GENRES))
     own = random.gamma(1.0, size=(len(DOMAINS), len(ROLE_SHARES), GENRES))
     tastes = (transfer * common + (1 - transfer) * own + 0.05) * genre_share[:, None]
@@ -195,10 +195,10 @@ def _role_tastes(random: np.random.Generator, genre_share: Floats, transfer: flo
 
 
 def _tastes(config: HouseholdConfig, average: Floats, random: np.random.Generator) -> Floats:
-    """A taste of one's own around the average of one's role, for each domain and person."""
+    """Draw a personal taste around the average of the role, for each domain and person."""
     concentration = average * GENRES / config.taste_sharpness
     video, learn = _dirichlet(concentration[0], random), _dirichlet(concentration[1], random)
-    # Genres of the same number are about the same thing, so a fan of one likes the other.
+    # Genres of equal number have the same subject, so a fan of one likes the other.
     learn = config.taste_transfer * video + (1 - config.taste_transfer) * learn
     return np.stack([video, learn])
 

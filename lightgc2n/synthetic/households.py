@@ -1,7 +1,7 @@
-"""A generated log of households, from nothing but settings and a seed: an event table, or a prepared dataset.
+"""Generate a log of households from settings and a seed: an event table, or a prepared dataset.
 
-Households are made a chunk at a time, each chunk from its own random stream, so memory stays bounded and the first
-accounts of a world are the same however many are asked for.
+Households are generated in chunks, each with its own random stream. Memory stays bounded, and the first accounts of a
+world do not depend on the number of accounts.
 """
 
 import gzip
@@ -32,7 +32,7 @@ NOTE = "Generated households: no real person is in this log."
 
 @dataclass(frozen=True)
 class Households:
-    """Some neighbouring households of a world: who lives there and what they watch."""
+    """A chunk of households: who lives there and what they watch."""
 
     first: int  # number of the first household
     count: int
@@ -43,30 +43,28 @@ class Households:
         return [f"h{self.first + home:06d}" for home in range(self.count)]
 
     def member_ids(self) -> list[str]:
-        """The name of each of the people, such as h000123-2, or h000123-guest."""
+        """Return the id of each person, such as h000123-2, or h000123-guest."""
         homes, numbers = self.people.home.tolist(), self.people.number.tolist()
         pairs = zip(homes, numbers, strict=True)
         return [f"h{self.first + home:06d}-{number or GUEST}" for home, number in pairs]
 
 
 def generate(config: HouseholdConfig, seed: int, out: Path, force: bool = False) -> dict[str, Any]:
-    """Writes the world of `seed` to `out` and returns what was made: name, options and counts.
+    """Write the world of `seed` to `out` and return its name, options and counts.
 
     Args:
-        out: a file ending in .csv or .csv.gz becomes an event table, anything else a prepared dataset.
+        out: a file ending in .csv or .csv.gz becomes an event table, any other name a prepared dataset.
     """
     if out.suffix.lower() in (".parquet", ".jsonl", ".json", ".tsv", ".zst"):
-        raise SettingError(
-            f"--out {out}: a table is written as .csv or .csv.gz; a name without an ending is a dataset."
-        )
+        raise SettingError(f"--out {out}: a table is written as .csv or .csv.gz, a dataset to a name without a suffix.")
     world = build_world(config, seed)
     is_table = out.name.endswith((".csv", ".csv.gz"))
     return (_write_table if is_table else _write_folder)(config, seed, world, out, force)
 
 
 def generate_chunks(config: HouseholdConfig, seed: int, world: World) -> Iterator[Households]:
-    """All households of the world, some thousands of events at a time."""
-    # The size of a chunk must not depend on the number of accounts: it decides which stream makes which household.
+    """Yield all households of the world, some thousands of events at a time."""
+    # The chunk size must not depend on the number of accounts: it decides which stream generates which household.
     homes = int(np.ceil(EVENTS_AT_ONCE / config.events_per_account))
     with step("Generating households", total=config.accounts) as progress:
         for chunk, first in enumerate(range(0, config.accounts, homes)):
@@ -110,7 +108,7 @@ def _rows(homes: Households, item_ids: list[str]) -> Iterator[str]:
 
 @contextmanager
 def _text_file(path: Path) -> Iterator[TextIO]:
-    """`path` opened for text, compressed when its name ends in .gz."""
+    """Open `path` for text, compressed if its name ends in .gz."""
     with path.open("wb") as file, _packed(file, path.name.endswith(".gz")) as packed:
         text = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
         yield text
@@ -119,7 +117,7 @@ def _text_file(path: Path) -> Iterator[TextIO]:
 
 
 def _packed(file: BinaryIO, compress: bool) -> Any:
-    # Name and time stay out of the header, so that one seed gives the same bytes every day.
+    # Leave name and time out of the gzip header, so that a seed always gives the same bytes.
     return gzip.GzipFile(filename="", mode="wb", compresslevel=4, fileobj=file, mtime=0) if compress else file
 
 
@@ -148,7 +146,7 @@ def _write_folder(config: HouseholdConfig, seed: int, world: World, out: Path, f
 
 
 def _spool(chunks: Iterator[Households], scratch: Path) -> tuple[Longs, list[str]]:
-    """The events of each account and the names of all who acted; the events themselves go to raw files."""
+    """Write the events to raw files; return the number of events of each account and the names of the members."""
     lengths: list[Longs] = []
     names: list[str] = []
     with (

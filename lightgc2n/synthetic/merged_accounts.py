@@ -1,4 +1,4 @@
-"""Shared accounts with known members: whole users of a dataset, drawn at random and merged by time into households."""
+"""Shared accounts with known members: random users of a dataset, merged by time into households."""
 
 import dataclasses
 import re
@@ -20,11 +20,11 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """How households are drawn; fragments by year with 5 events in each domain repeat the recipe of HAMAZON."""
+    """How to merge users; yearly fragments with 5 events in each domain follow the recipe of HAMAZON."""
 
-    members: str = setting("2-4", help="People in one household: 3, or 2-4 for a size drawn evenly from 2 to 4.")
-    seed: int = setting(0, at_least=0, at_most=LARGEST_SEED, help="Everything random follows from this number.")
-    min_events: int = setting(10, at_least=1, help="Users with fewer events are not used.")
+    members: str = setting("2-4", help="People in one household: 3, or 2-4 for a size drawn uniformly from 2 to 4.")
+    seed: int = setting(0, at_least=0, at_most=LARGEST_SEED, help="Seed of all random draws.")
+    min_events: int = setting(10, at_least=1, help="Skip users with fewer events.")
     accounts: int = setting(0, at_least=0, help="Households to make (0: as many as the users allow).")
     fragments: str = setting("none", choices=("none", "year"), help="Cut each household's log by calendar year (UTC).")
     min_events_per_domain: int = setting(
@@ -34,8 +34,8 @@ class SimulateOptions:
     @property
     def sizes(self) -> tuple[int, int]:
         """The smallest and the largest household."""
-        found = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", self.members)
-        smallest, largest = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+        match = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", self.members)
+        smallest, largest = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if not 1 <= smallest <= largest:
             raise SettingError(f"members {self.members!r}: expected a number such as 3, or a range such as 2-4.")
         return smallest, largest
@@ -56,7 +56,7 @@ class MergedLog:
 
 
 def simulate(source: Dataset, options: SimulateOptions, out: Path, force: bool = False) -> dict[str, Any]:
-    """The manifest of a new dataset at `out`, whose accounts each merge several accounts of `source`."""
+    """Write a new dataset to `out`, each account of which merges several accounts of `source`; return its manifest."""
     _refuse_unmergeable(source)
     with new_folder(out, force, kind=DATASET) as folder:
         randomness = np.random.default_rng(options.seed)
@@ -79,10 +79,10 @@ def simulate(source: Dataset, options: SimulateOptions, out: Path, force: bool =
 def draw_households(
     enough: npt.NDArray[Any], users: int, options: SimulateOptions, randomness: np.random.Generator
 ) -> Ints:
-    """The household of each of the `users` users, -1 for those in none.
+    """Return the household of each of the `users` users, -1 for none.
 
     Args:
-        enough: the users with enough events; the last few stay out when the next household drawn needs more of them.
+        enough: the users with enough events; the last few are left out if they do not fill the next household.
     """
     smallest, largest = options.sizes
     shuffled = randomness.permutation(enough)
@@ -102,19 +102,19 @@ def draw_households(
 def merge_by_time(
     source: Dataset, household_of_user: Ints, fragments: str, randomness: np.random.Generator
 ) -> MergedLog:
-    """The events of all households; events with equal stamps stand in random order."""
+    """Return the events of all households; events with equal times are in random order."""
     assert source.times is not None
     user = np.repeat(source.sequence_accounts, source.lengths)
     used = np.flatnonzero(household_of_user[user] >= 0)
     household, time = household_of_user[user[used]], source.times[used]
-    # Neither the member nor the order in the file may break a tie: files are often sorted by item within a day.
+    # Neither the member nor the file order may break a tie: files are often sorted by item within a day.
     order = np.lexsort((randomness.random(len(used)), time, household))
     household, time, rows = household[order], time[order], used[order]
     return MergedLog(household, _sequences(household, time, fragments), user[rows], source.events[rows], time)
 
 
 def _sequences(household: Ints, time: Longs, fragments: str) -> Longs:
-    """The sequence that each event belongs to: one per household, or one per household and year."""
+    """Return the sequence of each event: one per household, or one per household and year."""
     starts = np.ones(len(household), dtype=bool)
     starts[1:] = np.diff(household) != 0
     if fragments == "year":
@@ -124,7 +124,7 @@ def _sequences(household: Ints, time: Longs, fragments: str) -> Longs:
 
 
 def _wanted_sequences(source: Dataset, log: MergedLog, options: SimulateOptions) -> Bools:
-    """Which sequences have enough events in every domain and belong to the households asked for."""
+    """Return which sequences have enough events in every domain and belong to the requested households."""
     domains = len(source.domains)
     domain = np.searchsorted([domain.stop for domain in source.domains], log.item, side="right")
     cells = (log.sequence[-1] + 1) * domains
@@ -137,7 +137,7 @@ def _wanted_sequences(source: Dataset, log: MergedLog, options: SimulateOptions)
             f"{source.name}: {len(households):,} accounts can be made, {max(options.accounts, 1):,} are needed. "
             f"Lower --accounts, --members, --min-events or --min-events-per-domain."
         )
-    # Households stand in the order they were drawn, so the first ones are a fair choice.
+    # Households are in the order they were drawn, so the first ones are a random choice.
     return wanted & (household <= households[: options.accounts or None][-1])
 
 
@@ -168,10 +168,10 @@ def _write(
 
 
 def _notes(source: Dataset, options: SimulateOptions, counts: dict[str, int]) -> list[str]:
-    """Sentences that say how the accounts came about and what became of the rest."""
+    """Return notes on how the accounts were made and what was left out."""
     notes = [
         f"Simulated: each account merges {options.members} users of {source.name} by time; "
-        f"events with equal stamps stand in random order (seed {options.seed})."
+        f"events with equal times are in random order (seed {options.seed})."
     ]
     if few := counts["users_with_too_few_events"]:
         notes.append(f"Users with fewer than {options.min_events} events, not used: {few:,}.")
@@ -180,7 +180,7 @@ def _notes(source: Dataset, options: SimulateOptions, counts: dict[str, int]) ->
     if dropped := counts["sequences_dropped"]:
         notes.append(f"Sequences dropped ({_why_dropped(options)}): {dropped:,}.")
     if source.parts is not None:
-        notes.append(f"The division of {source.name} into train and test does not carry over.")
+        notes.append(f"The train and test parts of {source.name} are not kept.")
     return notes
 
 
@@ -199,7 +199,7 @@ def _refuse_unmergeable(source: Dataset) -> None:
     if source.times is None or source.targets is not None:
         raise DataError(
             f"{source.name} has no time for every event, so logs cannot be merged. "
-            f"Import a source with times, naming its time column."
+            f"Import a source with times and name its time column."
         )
     if f"{LABELS}/members.npy" in source.manifest.get("files", {}):
         raise DataError(f"{source.name}: its accounts have members already. Simulate from accounts of one user each.")
@@ -210,5 +210,5 @@ def _events_per_account(source: Dataset) -> npt.NDArray[Any]:
 
 
 def _starts(sequence: Longs) -> Longs:
-    """Where each run of equal values begins."""
+    """Return the start of each run of equal values."""
     return np.flatnonzero(np.diff(sequence, prepend=-1))

@@ -19,7 +19,7 @@ from lightgc2n.data.dataset import Dataset, Domain, load_dataset, verify_dataset
 from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
 from lightgc2n.errors import DataError
 from lightgc2n.metrics.ranking import SELECTION_CUTOFF, Floats, reciprocal_rank
-from lightgc2n.metrics.ranks import Scorer, asked_in_domains, ranks_in_domains
+from lightgc2n.metrics.ranks import Scorer, batches_in_domains, ranks_in_domains
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import say
 from lightgc2n.training.checkpoints import Progress
@@ -124,7 +124,7 @@ def validation(split: Split, device: str) -> Callable[[Model], float] | None:
         raise DataError("no validation target: the logs are too short to train on. Use a simple baseline.")
 
     def mrr(model: Model) -> float:
-        model.calibrate(lambda: asked_in_domains(split.validation, split.catalogues, device))
+        model.calibrate(lambda: batches_in_domains(split.validation, split.catalogues, device))
         learned = (split.train.popularity > 0) | model.scores_unseen_items
         name = type(model).__name__
         ranks = ranks_in_domains(name, model, split.validation, split.catalogues, learned=learned, device=device)

@@ -14,7 +14,7 @@ from lightgc2n.baselines.counting import MarkovRecency, Trending, newest_events
 from lightgc2n.data.batches import MICROSECONDS_A_DAY, make_batch
 from lightgc2n.data.dataset import Dataset, Domain
 from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
-from lightgc2n.metrics.ranks import asked_in_domains, rank_by_counting
+from lightgc2n.metrics.ranks import batches_in_domains, rank_by_counting
 from tests.worlds import dataset_of, tastes_world
 
 # Training: a p q p q, b p q r, c q p; p occurs 4 times, q 4, r 1, s never
@@ -58,7 +58,7 @@ def test_trending_by_hand() -> None:
     shares = model.lately[0] * (1 + 2 * 0.5 + 2 * 0.25 + 1 * 0.5 + 3 * 0.25)
     assert_close(shares, torch.tensor([2 * 0.5 + 2 * 0.25, 1 * 0.5 + 3 * 0.25, 1.0, 0.0], dtype=torch.float64))
     # b's validation target is q, those of a and c are r and q: one day forgets too fast
-    model.calibrate(lambda: asked_in_domains(split.validation, [Domain("all", 0, 4)], "cpu"))
+    model.calibrate(lambda: batches_in_domains(split.validation, [Domain("all", 0, 4)], "cpu"))
     gains = []
     for shares in model.lately:
         ranks = [1 + (shares > shares[target]).sum() + ((shares == shares[target]).sum() - 1) / 2
@@ -144,13 +144,13 @@ def test_calibration_finds_the_best_of_the_grid(seed: int, halves: bool) -> None
     assert isinstance(model, MarkovRecency)
     middle, items = split.train.items // 2, split.train.items
     parts = [Domain("a", 0, middle), Domain("b", middle, items)] if halves else [Domain("all", 0, items)]
-    model.calibrate(lambda: asked_in_domains(split.validation, parts, "cpu"))
+    model.calibrate(lambda: batches_in_domains(split.validation, parts, "cpu"))
     chosen = model.mixture.clone()
 
     def mrr(weight: float, fade: float) -> float:
         model.mixture.copy_(torch.tensor([weight, fade], dtype=torch.float64))
         total = 0.0
-        for asked in asked_in_domains(split.validation, parts, "cpu"):
+        for asked in batches_in_domains(split.validation, parts, "cpu"):
             assert asked.among is not None
             scores = model.scores(None, asked.batch, asked.among)
             ranks = rank_by_counting(scores, asked.target - asked.among.start)

@@ -13,7 +13,7 @@ from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn, distinct_items
 from lightgc2n.data.batches import Batch, make_batch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
-from lightgc2n.metrics.ranks import asked_in_domains, ranks_in_domains
+from lightgc2n.metrics.ranks import batches_in_domains, ranks_in_domains
 from tests.worlds import dataset_of, tastes_world
 
 
@@ -61,7 +61,7 @@ def test_validation_chooses_the_fade(halves: bool) -> None:
     parts = [Domain("a", 0, middle), Domain("b", middle, items)] if halves else [Domain("all", 0, items)]
     model = zoo.build("item-knn", split.train)
     assert isinstance(model, ItemKnn)
-    model.calibrate(lambda: asked_in_domains(split.validation, parts, "cpu"))
+    model.calibrate(lambda: batches_in_domains(split.validation, parts, "cpu"))
     gains = {}
     for fade in model.FADES:
         fixed = zoo.build("item-knn", split.train, {"fade": fade})

@@ -6,7 +6,7 @@ import pytest
 from lightgc2n.people import count_training
 from lightgc2n.people.contrast_method import Examples, by_contrast, by_examples, lengths
 from lightgc2n.people.finder import PeopleFinder
-from lightgc2n.people.reference_methods import Told
+from lightgc2n.people.reference_methods import CountEstimate
 from tests.people.test_count_training import town
 from tests.people.test_pair_evidence import asked
 
@@ -25,7 +25,7 @@ def test_many_accounts_are_told_what_the_finder_tells_of_one() -> None:
     logs, _ = town(120, longer=True)
     told = by_contrast(asked(logs, [40, 3, 77]), None, np.random.default_rng(0))
     finder = PeopleFinder.learn(logs, np.random.default_rng(0))
-    assert isinstance(told, Told)
+    assert isinstance(told, CountEstimate)
     start = 0
     for place, row in enumerate([40, 3, 77]):
         items = logs.items[logs.offsets[row] : logs.offsets[row + 1]]
@@ -44,8 +44,8 @@ def test_examples_teach_the_count() -> None:
         by_examples(rest, None, np.random.default_rng(0), examples=examples, **given)
         for given in ({}, {"features": lengths})
     )
-    assert isinstance(told, Told)
-    assert isinstance(by_length, Told)
+    assert isinstance(told, CountEstimate)
+    assert isinstance(by_length, CountEstimate)
     assert (told.count == people[60:]).mean() > 0.6
     assert (by_length.chances.argmax(axis=1) + 1 == people[60:]).all()  # exactly 20 events for each person
     many = Examples(examples.logs, people[:60] + 4)  # more than are offered

@@ -82,7 +82,7 @@ def test_kept_on_disk_it_gives_the_same_answers(finder: PeopleFinder, logs: Logs
 def test_a_count_by_other_numbers_is_refused(finder: PeopleFinder, tmp_path: Path) -> None:
     head = replace(finder.head, centre=np.zeros(3), spread=np.ones(3), weights=np.zeros((7, 5)))
     save_finder(replace(finder, head=head), tmp_path / "finder")
-    with pytest.raises(DataError, match="counts by 3 numbers"):
+    with pytest.raises(DataError, match="the count head has 3 features"):
         load_finder(tmp_path / "finder")
 
 
@@ -107,12 +107,12 @@ def test_histories_that_cannot_be_read_are_refused(finder: PeopleFinder, logs: L
 
 
 def test_folders_that_are_no_finder_are_refused(finder: PeopleFinder, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no finder of people"):
+    with pytest.raises(DataError, match="no people finder"):
         load_finder(tmp_path / "nothing")
     save_finder(finder, tmp_path / "finder")
     arrays = tmp_path / "finder" / "finder.safetensors"
     arrays.write_bytes(arrays.read_bytes()[:-9])
-    with pytest.raises(DataError, match="not a whole finder"):
+    with pytest.raises(DataError, match="incomplete people finder"):
         load_finder(tmp_path / "finder")
     facts = tmp_path / "finder" / "finder.json"
     facts.write_text(facts.read_text().replace('"schema": 1', '"schema": 7'))

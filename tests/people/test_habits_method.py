@@ -11,7 +11,7 @@ from lightgc2n.people.count_people import chances, decide
 from lightgc2n.people.habits_method import _afresh, by_mixture
 from lightgc2n.people.mixture import Mixture
 from lightgc2n.people.pair_evidence import learn
-from lightgc2n.people.reference_methods import Told
+from lightgc2n.people.reference_methods import CountEstimate
 from tests.people.test_count_training import town
 from tests.people.test_pair_evidence import asked, shared, world
 
@@ -35,7 +35,7 @@ def test_the_count_is_learned_from_merged_accounts(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(count_training, "MERGES", 60)
     logs, people = town(120, longer=True)
     told = by_mixture(asked(logs, list(range(20))), None, np.random.default_rng(0))
-    assert isinstance(told, Told)
+    assert isinstance(told, CountEstimate)
     assert told.chances.sum(axis=1) == pytest.approx(np.ones(20))
     assert (told.count == people[:20]).mean() > 0.5
 
@@ -49,7 +49,7 @@ def test_the_better_way_is_taken(monkeypatch: pytest.MonkeyPatch, given: bool, w
     shown, count = asked(logs, some), people[some] if given else None
     chosen = by_mixture(shown, count, np.random.default_rng(0), guarded=True)
     ways = [way(shown, count, np.random.default_rng(0)) for way in (by_contrast, by_mixture)]
-    found, plain, mixed = (way.person if isinstance(way, Told) else way for way in (chosen, *ways))
+    found, plain, mixed = (way.person if isinstance(way, CountEstimate) else way for way in (chosen, *ways))
     assert not np.array_equal(plain, mixed)
     assert np.array_equal(found, mixed if wins else plain)
 
@@ -83,7 +83,7 @@ def test_with_one_account_there_is_one_person() -> None:
     logs, _ = world(1)
     for guarded in (False, True):
         told = by_mixture(logs, None, np.random.default_rng(0), guarded=guarded)
-        assert isinstance(told, Told)
+        assert isinstance(told, CountEstimate)
         assert told.count.tolist() == [1]
         assert np.isfinite(told.chances).all()
 

@@ -3,23 +3,23 @@
 import numpy as np
 import pytest
 
-from lightgc2n.people.profiles import activity, telling_items
+from lightgc2n.people.profiles import activity, characteristic_items
 from lightgc2n.people.sessions import DAY, HOUR
 
 
 def test_telling_items_by_hand() -> None:
     """Everybody: 6, 1 and 0 events of three items, one more each: shares 7/10, 2/10, 1/10. The person has 3 events."""
     items, weight = np.array([0, 0, 1, 2]), np.array([1.0, 0.5, 1.0, 0.5])
-    found = telling_items(items, weight, np.array([6, 1, 0]), most=5)
+    found = characteristic_items(items, weight, np.array([6, 1, 0]), most=5)
     # Item 0: 1.5 of 2.1 expected, less than everybody. Item 1: 1 of 0.6, 1 log(1.67). Item 2: 0.5 of 0.3, half of that.
     assert [one.item for one in found] == [1, 2]
     assert [one.events for one in found] == [1.0, 0.5]
     assert [one.times for one in found] == pytest.approx([1 / 0.6, 0.5 / 0.3])
-    assert telling_items(items, weight, np.array([6, 1, 0]), most=1) == found[:1]
+    assert characteristic_items(items, weight, np.array([6, 1, 0]), most=1) == found[:1]
 
 
 def test_nothing_tells_of_somebody_without_events() -> None:
-    assert telling_items(np.array([0, 1]), np.zeros(2), np.array([1, 1]), most=5) == []
+    assert characteristic_items(np.array([0, 1]), np.zeros(2), np.array([1, 1]), most=5) == []
 
 
 def test_activity_by_hand() -> None:

@@ -1,4 +1,4 @@
-"""Who acts now: told from what came before, and from nothing else."""
+"""Who acts now: shares from what came before, and from nothing else."""
 
 import numpy as np
 import pytest
@@ -41,13 +41,13 @@ def test_one_person_always_acts(finder: PeopleFinder, logs: Logs) -> None:
     assert [len(own) for own in events_of(found.shares(20))] == [20]
 
 
-def followed(times: list[int], session: list[int], share: list[list[float]], told: list[list[float]]) -> Followed:
+def followed(times: list[int], session: list[int], share: list[list[float]], shares: list[list[float]]) -> Followed:
     """Two people, found in the events that have a share."""
     from lightgc2n.people.finder import People
 
     known = len(share)
     people = People(2, 1.0, np.eye(5)[1], np.array(share), np.array(session[:known]))
-    return Followed(known, people, np.array(session), np.array(times), np.array(told))
+    return Followed(known, people, np.array(session), np.array(times), np.array(shares))
 
 
 def test_a_session_that_goes_on_decides_by_what_it_has_so_far() -> None:
