@@ -1,6 +1,6 @@
 """Settings: TOML and `name=value` overrides, read strictly into frozen dataclasses.
 
-A field made by `setting` holds everything that is said about it: type, default, bounds and help text.
+A field made by `setting` holds its type, default, bounds and help text.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_type_hints
 from lightgc2n.errors import SettingError
 
 Settings = TypeVar("Settings")
-LARGEST_SEED = 2**32 - 1  # that every generator of random numbers takes
+LARGEST_SEED = 2**32 - 1  # accepted by every random generator
 
 
 def setting(
@@ -26,16 +26,16 @@ def setting(
     at_most: float | None = None,
     choices: tuple[str, ...] | None = None,
 ) -> Any:
-    """A dataclass field that carries its bounds and its help text."""
+    """Return a dataclass field with bounds and a help text."""
     bounds = {"help": help, "at_least": at_least, "at_most": at_most, "choices": choices}
     return dataclasses.field(default=default, metadata=bounds)
 
 
 def read_settings(kind: type[Settings], values: Mapping[str, Any], where: str) -> Settings:
-    """`kind` filled from `values`; an unknown name, a wrong type or a value out of bounds is refused.
+    """Fill `kind` from `values`; raise an error for an unknown name, a wrong type or a value out of bounds.
 
     Args:
-        where: what to call the source of the values in an error, for example a file name.
+        where: the source of the values for error messages, for example a file name.
     """
     known = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     types = get_type_hints(kind)
@@ -47,7 +47,7 @@ def read_settings(kind: type[Settings], values: Mapping[str, Any], where: str) -
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file."""
+    """Read the tables of a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def toml_value(value: Any) -> str:
-    """A value in TOML syntax."""
+    """Format a value in TOML syntax."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{name} = {toml_value(inner)}" for name, inner in value.items()) + " }"
     if isinstance(value, list):
@@ -66,7 +66,7 @@ def toml_value(value: Any) -> str:
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """`["a.b=1"]` as `{"a": {"b": 1}}`; values are read as TOML and, failing that, as plain text."""
+    """Parse `["a.b=1"]` into `{"a": {"b": 1}}`; values are TOML or, failing that, plain text."""
     tables: dict[str, dict[str, Any]] = {}
     for pair in pairs:
         path, equals, text = pair.partition("=")
@@ -78,7 +78,7 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
-    """A sentence that refuses `name` and offers the nearest known one."""
+    """Return an error sentence that names the unknown `name` and suggests the nearest known one."""
     known = sorted(known)
     near = get_close_matches(name, known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""

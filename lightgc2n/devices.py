@@ -1,6 +1,6 @@
-"""The devices that tensors can live on: which are usable, how much each computes at once, and the memory it used.
+"""The supported devices: availability, block sizes and memory.
 
-All facts about a device are in this file. To add one, write its class and list it in DEVICES.
+All facts about a device are in this file. To add a device, write its class and list it in DEVICES.
 """
 
 import ctypes
@@ -16,18 +16,18 @@ from lightgc2n.errors import SettingError
 
 @dataclass(frozen=True)
 class Device:
-    """A kind of device and the sizes of the blocks that it computes at once: here the CPU, and any unlisted kind.
+    """A kind of device and its block sizes; this class is the CPU, and any kind that is not listed.
 
-    On a CPU a block stays in cache; on a GPU a block is large enough to keep all of it busy.
+    On a CPU a block fits into the cache; on a GPU a block keeps all units busy.
     """
 
     name: str
-    tile_bytes: int = 16 * 2**20  # scores that are ranked at once
-    tile_rows: int = 4096  # queries that are ranked at once; what a model holds for each history grows with them
+    tile_bytes: int = 16 * 2**20  # scores ranked at once
+    tile_rows: int = 4096  # queries ranked at once; a model's memory per history grows with them
     logit_bytes: int = 2 * 2**20  # logits that a loss holds at once
     edges_at_once: int = 2**14  # edges whose two ends are gathered at once
     pairs_at_once: int = 2**15  # pairs of items whose attention is computed at once
-    is_gpu: bool = False  # queues work without waiting for the host, and adds gradients by atomics
+    is_gpu: bool = False  # asynchronous; gradients are added by atomics
     runs_triton: bool = False
     has_cuda_graphs: bool = False
 
@@ -35,7 +35,7 @@ class Device:
         return True
 
     def describe(self) -> str:
-        """The hardware in words, as results report it."""
+        """Return the hardware as text, as results report it."""
         return f"{self.name} ({platform.machine()})"
 
     def list_units(self) -> list[tuple[str, str]]:
@@ -54,13 +54,13 @@ class Device:
     def peak_bytes(self) -> int:
         """The peak resident memory of this process so far."""
         status = Path("/proc/self/status")
-        if status.exists():  # getrusage would also count the memory of the parent when it started this process
+        if status.exists():  # getrusage would include the parent's memory at the start of this process
             line = next(line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM:"))
             return int(line.split()[1]) * 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
     def reset_peak(self) -> None:
-        """Let `peak_bytes` count from now on; systems other than Linux cannot, and keep counting from the start."""
+        """Restart the count of `peak_bytes`; only Linux can, other systems keep counting from the start."""
         if (switch := Path("/proc/self/clear_refs")).exists():
             try:
                 switch.write_text("5", encoding="ascii")  # proc(5): resets the peak resident size
@@ -131,7 +131,7 @@ def device_of(where: Any) -> Device:
 
 
 def choose_device(name: str) -> str:
-    """The device to use; `auto` selects a GPU where one is usable, else the CPU."""
+    """Return the device to use; `auto` selects a GPU if one is usable, else the CPU."""
     if name == "auto":
         return next((device.name for device in DEVICES.values() if device.is_gpu and device.is_available()), CPU.name)
     if name not in DEVICES:
@@ -142,17 +142,17 @@ def choose_device(name: str) -> str:
 
 
 def device_name(device: str) -> str:
-    """The hardware that a result was computed on, in words."""
+    """Return the hardware of a result as text."""
     return device_of(device).describe()
 
 
 def peak_bytes(device: str) -> int:
-    """The peak memory so far: of the GPU where one is used, else of this process."""
+    """Return the peak memory so far: of the GPU if one is used, else of this process."""
     return device_of(device).peak_bytes()
 
 
 def reset_peak(device: str) -> None:
-    """Let `peak_bytes` count from now on, where the system can."""
+    """Restart the count of `peak_bytes`, if the system can."""
     device_of(device).reset_peak()
 
 
@@ -160,7 +160,7 @@ def keep_memory() -> bool:
     """Let this process keep the memory of large arrays between steps; return whether the C library can.
 
     glibc returns arrays of 32 MB and more to the system after each use, and the system clears them at the next use. On
-    large data that takes most of a step's time.
+    large data this takes most of the time of a step.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

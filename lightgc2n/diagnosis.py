@@ -1,4 +1,4 @@
-"""What is installed and what works, found by trying it."""
+"""Check which packages and devices are installed and usable, by trying them."""
 
 import importlib
 import importlib.metadata
@@ -15,14 +15,14 @@ EXTRAS = ("core", "train", "serve", "report", "tune", "export")
 
 
 def diagnose() -> dict[str, Any]:
-    """Everything that `lightgc2n doctor` shows."""
+    """Return everything that `lightgc2n doctor` shows."""
     try:
         extras = {extra: {package: _try(package, needs) for package, needs in _needs(extra)} for extra in EXTRAS}
-    except importlib.metadata.PackageNotFoundError:  # run from its source, as on a bare GPU machine
+    except importlib.metadata.PackageNotFoundError:  # run from source, as on a bare GPU machine
         extras = {"core": {package: _try(package, "") for package in ("numpy", "safetensors", "typer", "rich")}}
         extras["train"] = {package: _try(package, "") for package in ("torch", "jaxtyping")}
     advice = [
-        f"To use what {extra} offers: pip install 'lightgc2n[{extra}]'"
+        f"To use the extra {extra}: pip install 'lightgc2n[{extra}]'"
         for extra, packages in extras.items()
         if extra != "core" and not all(facts["works"] for facts in packages.values())
     ]
@@ -38,16 +38,16 @@ def diagnose() -> dict[str, Any]:
 
 
 def _needs(extra: str) -> list[tuple[str, str]]:
-    """Package and wanted versions of an extra, as the installed project states them."""
-    found = []
+    """Return the packages and required versions of an extra, from the metadata of the installed project."""
+    requirements = []
     for line in importlib.metadata.requires("lightgc2n") or []:
         wanted, _, marker = line.partition(";")
         in_extra = re.search(r"extra == ['\"](\w+)['\"]", marker)
         if (in_extra.group(1) if in_extra else "core") == extra:
             match = re.match(r"([A-Za-z0-9_.-]+)\s*(.*)", wanted.strip())
             assert match is not None, f"a requirement without a name: {line}"
-            found.append((match.group(1), match.group(2)))
-    return found
+            requirements.append((match.group(1), match.group(2)))
+    return requirements
 
 
 def _try(package: str, needs: str) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _try(package: str, needs: str) -> dict[str, Any]:
         importlib.import_module(MODULE_OF_PACKAGE.get(package, package))
     except importlib.metadata.PackageNotFoundError:
         facts["problem"] = "not installed"
-    except Exception as problem:  # a broken package may raise anything at all, and saying so is the point here
+    except Exception as problem:  # a broken package may raise anything, and this command reports it
         facts["problem"] = f"{type(problem).__name__}: {problem}"
     else:
         facts["works"] = True
@@ -70,7 +70,7 @@ def _devices() -> list[dict[str, Any]]:
 
 
 def _add_on(device: str) -> dict[str, Any]:
-    """Whether a small product on the device gives the right number."""
+    """Return whether a small product on the device is correct."""
     import torch
 
     try:

@@ -1,4 +1,4 @@
-"""Progress on stderr: a live bar in a terminal, plain lines elsewhere, so that stdout holds results alone."""
+"""Progress on stderr: a live bar in a terminal, plain lines elsewhere; stdout holds only results."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ SECONDS_BETWEEN_LINES = 5.0
 
 
 class Step:
-    """One piece of long work; `advance` says how much of it is done."""
+    """A long task; `advance` reports its progress."""
 
     def __init__(self, console: Console, title: str, total: float | None, bar: Progress | None) -> None:
         self._console, self._title, self._total, self._bar = console, title, total, bar
@@ -31,7 +31,7 @@ class Step:
 
 @contextmanager
 def step(title: str, total: float | None = None) -> Iterator[Step]:
-    """A `Step` that is shown while the block runs."""
+    """Show a `Step` while the block runs."""
     console = Console(file=sys.stderr)
     if not console.is_terminal:
         yield Step(console, title, total, None)
@@ -42,5 +42,5 @@ def step(title: str, total: float | None = None) -> Iterator[Step]:
 
 
 def say(sentence: str) -> None:
-    """One line for the person who waits."""
+    """Print one line for the user to stderr."""
     Console(file=sys.stderr, soft_wrap=True).print(sentence, highlight=False, markup=False)

@@ -53,8 +53,8 @@ class ComiRec(Model):
         super().__init__()
         self.config = config
         weight = popularity**POPULARITY_POWER
-        drawn = DrawnSoftmax(weight / weight.sum(), config.negatives)
-        self.loss = drawn if config.loss == "sampled" else mean_softmax
+        sampled = DrawnSoftmax(weight / weight.sum(), config.negatives)
+        self.loss = sampled if config.loss == "sampled" else mean_softmax
         places = config.max_length if config.maps == "place" else 1
         self.maps = nn.Parameter(torch.randn(places, config.width, config.interests * config.width))  # W
         self.items = nn.Parameter(torch.empty(len(popularity), config.width))

@@ -62,12 +62,12 @@ class Trending(SimpleBaseline):
     def calibrate(self, validation: Callable[[], Iterator[LabelledBatch]]) -> None:
         """Select the half-life with the best validation MRR@20, the longest of equals."""
         gains = torch.zeros(len(self.HALF_LIVES), dtype=torch.float64, device=self.lately.device)
-        for asked in validation():
-            among = asked.among or Domain("all", 0, self.lately.shape[1])
+        for labelled in validation():
+            among = labelled.among or Domain("all", 0, self.lately.shape[1])
             tie = self.popularity * POPULARITY_WEIGHT
             scores = (self.lately + tie)[:, among.start : among.stop]
             for half_life, row in enumerate(scores):
-                rank = rank_by_counting(row.expand(len(asked.target), -1), asked.target - among.start)
+                rank = rank_by_counting(row.expand(len(labelled.target), -1), labelled.target - among.start)
                 gains[half_life] += reciprocal_rank(rank, SELECTION_CUTOFF).sum()
         self.chosen.fill_(len(gains) - 1 - int(gains.flip(0).argmax()))
 
@@ -186,8 +186,8 @@ class MarkovRecency(SimpleBaseline):
         """Select the weight and the fade with the best validation MRR@20."""
         grid = [(weight, fade) for weight in self.WEIGHTS for fade in self.FADES]
         gains = torch.zeros(len(grid), dtype=torch.float64)
-        for asked in validation():  # without any, the defaults stay
-            search = _GridSearch(self, asked)
+        for labelled in validation():  # without any, the defaults stay
+            search = _GridSearch(self, labelled)
             gains += torch.stack([search.gain(weight, fade) for weight, fade in grid]).cpu()
         if gains.any():
             self.mixture.copy_(torch.tensor(grid[int(gains.argmax())], dtype=torch.float64))
@@ -200,16 +200,16 @@ class _GridSearch:
     item are sorted once and counted by bisection. Items with neither always rank below.
     """
 
-    def __init__(self, baseline: MarkovRecency, asked: LabelledBatch) -> None:
+    def __init__(self, baseline: MarkovRecency, labelled: LabelledBatch) -> None:
         items = len(baseline.popularity)
-        self.queries, tie = len(asked.target), baseline.popularity * POPULARITY_WEIGHT
-        row, place = baseline.steps.expand(asked.batch.last)
-        ranked = _is_ranked(baseline.steps.columns[place], asked.among)
+        self.queries, tie = len(labelled.target), baseline.popularity * POPULARITY_WEIGHT
+        row, place = baseline.steps.expand(labelled.batch.last)
+        ranked = _is_ranked(baseline.steps.columns[place], labelled.among)
         row, place = row[ranked], place[ranked]
         step_key = row * items + baseline.steps.columns[place]
         step_score = baseline.steps.values[place] + tie[baseline.steps.columns[place]]
-        self.row, item, self.age = newest_events(asked.batch)
-        ranked = _is_ranked(item, asked.among)
+        self.row, item, self.age = newest_events(labelled.batch)
+        ranked = _is_ranked(item, labelled.among)
         self.row, item, self.age = self.row[ranked], item[ranked], self.age[ranked]
         own_key = self.row * items + item
         self.base = _look_up(step_key, step_score, own_key, missing=tie[item])
@@ -218,8 +218,8 @@ class _GridSearch:
         self.ends = torch.searchsorted(
             self.sorted_scores, 2.0 * torch.arange(1, self.queries + 1, device=row.device).double()
         )
-        target_key = torch.arange(self.queries, device=row.device) * items + asked.target
-        self.target_base = _look_up(step_key, step_score, target_key, missing=tie[asked.target])
+        target_key = torch.arange(self.queries, device=row.device) * items + labelled.target
+        self.target_base = _look_up(step_key, step_score, target_key, missing=tie[labelled.target])
         self.target_age = _look_up(own_key, self.age, target_key, missing=torch.full_like(self.target_base, torch.inf))
         self.has_step = torch.isin(target_key, step_key)
 
@@ -265,5 +265,5 @@ def newest_events(batch: Batch) -> tuple[Int[Tensor, "E"], Int[Tensor, "E"], Flo
     key, order = torch.sort(row * (batch.history.max() + 1) + item, stable=True)
     newest = torch.ones_like(key, dtype=torch.bool)
     newest[:-1] = key[1:] != key[:-1]
-    kept = order[newest]
-    return row[kept], item[kept], (batch.length[row[kept]] - place[kept]).double()
+    distinct = order[newest]
+    return row[distinct], item[distinct], (batch.length[row[distinct]] - place[distinct]).double()

@@ -24,7 +24,7 @@ from lightgc2n.layers.sparse import SparseRows, count_pairs
 from lightgc2n.metrics.ranking import SELECTION_CUTOFF, reciprocal_rank
 from lightgc2n.metrics.ranks import rank_by_counting
 
-ASKED_OF_EACH_DOMAIN = 2_000
+QUERIES_PER_DOMAIN = 2_000
 PAIRS_AT_ONCE = 4_000_000
 CELLS_AT_ONCE = 4_000_000
 TIE_BREAK = 1e-9
@@ -66,8 +66,8 @@ class ItemKnn(SimpleBaseline):
         itself = left == right
         # The similarity of an item to itself is its share of immediate repeats, so that data decides on repeats.
         likeness[itself] = _self_step_share(train)[left[itself]]
-        kept = _largest_per_row(left, likeness, config.neighbours)
-        table = count_pairs(left[kept], right[kept], train.items, train.items, likeness[kept])
+        nearest = _largest_per_row(left, likeness, config.neighbours)
+        table = count_pairs(left[nearest], right[nearest], train.items, train.items, likeness[nearest])
         return {"fade": torch.tensor(config.fade, dtype=torch.float64), **sparse_tables("likeness", table)}
 
     def fitted(self) -> dict[str, float]:
@@ -76,14 +76,14 @@ class ItemKnn(SimpleBaseline):
     @torch.no_grad()
     def calibrate(self, validation: Callable[[], Iterator[LabelledBatch]]) -> None:
         """Select the fade with the best MRR@20 on the first validation events of each domain."""
-        gains, asked_so_far = torch.zeros(len(self.FADES), dtype=torch.float64), Counter[Domain | None]()
-        for asked in validation():
-            if asked_so_far[asked.among] < ASKED_OF_EACH_DOMAIN:
-                asked_so_far[asked.among] += len(asked.target)
-                among = asked.among or Domain("all", 0, len(self.popularity))
+        gains, queries_so_far = torch.zeros(len(self.FADES), dtype=torch.float64), Counter[Domain | None]()
+        for labelled in validation():
+            if queries_so_far[labelled.among] < QUERIES_PER_DOMAIN:
+                queries_so_far[labelled.among] += len(labelled.target)
+                among = labelled.among or Domain("all", 0, len(self.popularity))
                 for number, fade in enumerate(self.FADES):
                     self.fade.fill_(fade)
-                    rank = rank_by_counting(self.scores(None, asked.batch, among), asked.target - among.start)
+                    rank = rank_by_counting(self.scores(None, labelled.batch, among), labelled.target - among.start)
                     gains[number] += reciprocal_rank(rank, SELECTION_CUTOFF).sum().cpu()
         self.fade.fill_(self.FADES[int(gains.argmax())] if gains.any() else self.config.fade)
 
@@ -177,8 +177,8 @@ def distinct_items(train: Training, newest: int | None = None) -> tuple[npt.NDAr
     order = np.lexsort((first, backwards // train.items))
     row, item = backwards[order] // train.items, backwards[order] % train.items
     start = np.searchsorted(row, np.arange(train.sequences))
-    kept = np.arange(len(row)) - start[row] < newest
-    return row[kept], item[kept]
+    recent = np.arange(len(row)) - start[row] < newest
+    return row[recent], item[recent]
 
 
 def _together(row: npt.NDArray[np.int64], item: npt.NDArray[np.int64], items: int) -> SparseRows:

@@ -70,12 +70,12 @@ def compare(
     seed: int = 0,
     cache: ComparisonCache | None = None,
 ) -> Compared:
-    """Trains each model, calibrates it on validation targets and ranks the test targets.
+    """Train each model, calibrate it on validation targets and rank the test targets.
 
     Args:
         plans: the plan of each model whose settings differ from the defaults.
-        optional: models to leave out, with a reason, where they do not fit the data or cannot be trained.
-        cache: stores finished models, and returns those that are there.
+        optional: models that are skipped, with a reason, if they do not fit the data or cannot be trained.
+        cache: stores finished models and returns those already there.
     """
     if not cutoffs or min(cutoffs) < 1:
         raise SettingError(f"--cutoffs: expected whole numbers from 1, found {', '.join(map(str, cutoffs))}.")
@@ -109,7 +109,7 @@ def measured(
     exclude_seen: bool = False,
     seed: int = 0,
 ) -> Compared:
-    """The metrics, intervals and paired tests of ranks."""
+    """Return the metrics, intervals and paired tests of ranks."""
     result = {
         "made_by": f"lightgc2n {__version__}",
         "dataset": _dataset_facts(dataset),
@@ -128,7 +128,7 @@ def measured(
 
 
 def write_results(compared: Compared, folder: Path) -> None:
-    """Writes results.json, results.csv, results.md and the rank of every test target to `folder`."""
+    """Write results.json, results.csv, results.md and the rank of every test target to `folder`."""
     text = json.dumps(compared.result, indent=1, ensure_ascii=False)
     (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
     (folder / "results.md").write_text(comparison_markdown(compared.result), encoding="utf-8")

@@ -38,7 +38,7 @@ class ComparisonCache:
         return self.folder / RUNS / model
 
     def find(self, plan: RunPlan, conditions: Conditions) -> tuple[Floats, dict[str, Any]] | None:
-        """The ranks and facts of a finished model; none where it is not finished."""
+        """Return the ranks and facts of a finished model; None if it is not finished."""
         path = self.folder / FINISHED / f"{plan.model}.json"
         if not path.is_file():
             self._check_run(plan, conditions)
@@ -50,7 +50,7 @@ class ComparisonCache:
         return np.load(self._ranks(plan.model), allow_pickle=False), stored["facts"]
 
     def keep(self, plan: RunPlan, conditions: Conditions, ranks: Floats, facts: dict[str, Any]) -> None:
-        """Stores a finished model."""
+        """Store a finished model."""
         with new_file(self._ranks(plan.model), force=True) as temporary:
             np.save(temporary, ranks, allow_pickle=False)
         with new_file(self.folder / FINISHED / f"{plan.model}.json", force=True) as temporary:
@@ -58,14 +58,14 @@ class ComparisonCache:
             temporary.write_text(text + "\n", encoding="utf-8")
 
     def refuse_others(self, models: Collection[str]) -> None:
-        """Raises an error when the folder holds a model that is not compared now; with `force` it is discarded."""
+        """Raise an error if the folder holds a model that is not compared now; with `force`, discard it."""
         held = {path.stem for path in (self.folder / FINISHED).glob("*.json")}
         held |= {path.name for path in (self.folder / RUNS).glob("*")}
         for model in sorted(held - set(models)):
             self._discard(model, "it is not one of --models now")
 
     def clear(self) -> None:
-        """Removes what only an unfinished comparison needs, and the ranks of unfinished models."""
+        """Remove the files that only an unfinished comparison needs, and the ranks of unfinished models."""
         finished = {path.stem for path in (self.folder / FINISHED).glob("*.json")}
         for path in (self.folder / RANKS).glob("*.npy"):
             if path.stem not in finished:
@@ -81,7 +81,7 @@ class ComparisonCache:
         return self.folder / RANKS / f"{model}.npy"
 
     def _check_run(self, plan: RunPlan, conditions: Conditions) -> None:
-        """Discards a started run with other settings."""
+        """Discard a started run with other settings."""
         if (self.run(plan.model) / RUN).is_file():
             stored, wanted = read_run(self.run(plan.model)), conditions_of(plan, conditions)
             if other := _difference({name: stored[name] for name in ("settings", "training", "split")}, wanted):
@@ -99,7 +99,7 @@ class ComparisonCache:
 
 
 def conditions_of(plan: RunPlan, conditions: Conditions) -> dict[str, Any]:
-    """Everything that the ranks of a model depend on, as JSON returns it."""
+    """Return everything that the ranks of a model depend on, as JSON returns it."""
     is_simple = zoo.entry_of(plan.model).is_simple
     described = {
         "data": {"checksum": conditions.dataset.checksum, "domain": plan.domain},

@@ -1,7 +1,7 @@
-"""Scores methods that assign events to people, on accounts whose people are known.
+"""Score methods that assign events to people, on accounts whose people are known.
 
 A method sees logs, item vectors learned from training logs, and in one of the two tables the true number of people of
-each account. Labels are used to count people and to score, and never reach a method. Methods that need examples see the
+each account. Labels are used to count people and to score, and never reach a method. Methods that need examples get the
 number of people of the validation accounts, and are then scored on the other accounts alone.
 """
 
@@ -52,8 +52,10 @@ class IdentifyOptions:
         choices=("all", "validation", "test"),
         help="validation: three accounts in ten, to select settings; test: the others.",
     )
-    gap: float = setting(0.0, at_least=0.0, help="Hours of a pause that ends a session (0: 1, or by day if only days).")
-    seed: int = setting(0, at_least=0, at_most=LARGEST_SEED, help="Everything random follows from this number.")
+    gap: float = setting(
+        0.0, at_least=0.0, help="Hours of a pause that ends a session; 0: one hour, or one day if only dates."
+    )
+    seed: int = setting(0, at_least=0, at_most=LARGEST_SEED, help="Seed of all random draws.")
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,10 @@ class Identified:
 
 @dataclass(frozen=True)
 class Known:
-    """The true people, for the scorer alone."""
+    """The true people, which only the scorer sees."""
 
-    member: Longs  # of each event of the logs, -1 where unknown
-    people: Longs  # behind each account; guests do not count
+    member: Longs  # of each event of the logs, -1 if unknown
+    people: Longs  # the number of people of each account; guests do not count
 
 
 def identify(
@@ -80,7 +82,7 @@ def identify(
     options: IdentifyOptions | None = None,
     runs: Sequence[Path] = (),
 ) -> Identified:
-    """Scores each method, first with the number of people given, then without."""
+    """Score each method, first with the number of people given, then without."""
     options = options or IdentifyOptions()
     accounts, places, logs = shown_logs(dataset, options)
     known = known_people(members, places, logs)
@@ -118,9 +120,7 @@ def choose_methods(names: Sequence[str]) -> dict[str, Method]:
 def shown_logs(dataset: Dataset, options: IdentifyOptions) -> tuple[Longs, Longs, Logs]:
     """The accounts to score, the positions of their events in the dataset, and their logs."""
     if dataset.kind != "logs":
-        raise DataError(
-            f"{dataset.name} holds {dataset.kind}, not logs, so an event may be there twice. Use whole logs."
-        )
+        raise DataError(f"{dataset.name} holds {dataset.kind}, not logs, so an event may occur twice. Use whole logs.")
     start, stop = whole_logs(dataset)
     accounts = np.flatnonzero((stop > start) & in_part(len(start), options))
     places, offsets = ranges(start[accounts], stop[accounts])
@@ -145,26 +145,26 @@ def in_part(accounts: int, options: IdentifyOptions) -> Any:
 
 
 def known_people(members: Members, places: Longs, logs: Logs) -> Known:
-    """The true person of each event, and how many people are behind each account."""
+    """Return the true person of each event, and the number of people of each account."""
     member = np.asarray(members.of_event)[places].astype(np.int64)
     if not (member >= 0).any():
         raise DataError("no event has a label, so nothing can be scored. Use simulate or generate.")
     names = len(members.names)
     acting = np.unique(logs.account[member >= 0] * names + member[member >= 0])
     counted = acting[~members.guests[acting % names]]
-    # An account that only a guest has used still belongs to one person.
+    # An account used only by a guest still belongs to one person.
     return Known(member, np.maximum(np.bincount(counted // names, minlength=logs.accounts), 1))
 
 
 def _fitting(
     methods: Mapping[str, Method], logs: Logs, options: IdentifyOptions, named: Sequence[str]
 ) -> tuple[dict[str, Method], dict[str, str]]:
-    """The methods that fit the logs and options, and why others do not; one that is named is an error."""
+    """Return the methods that fit the logs and options, and why others do not; an error if one was named explicitly."""
     lacking = {}
     if logs.times is None:
-        lacking["times"] = "needs times, and the logs have none."
+        lacking["times"] = "needs times, but the logs have none."
     if logs.times is None or not has_hours(logs.times):
-        lacking["hours"] = "needs hours, and the logs have none."
+        lacking["hours"] = "needs hours, but the logs have none."
     if options.accounts != "test":
         lacking["examples"] = "learns from the people of validation accounts. Use --accounts test."
     left_out = {name: f"{name}: {lacking[one.needs]}" for name, one in methods.items() if one.needs in lacking}
@@ -177,7 +177,7 @@ def _fitting(
 def _with_examples(
     methods: Mapping[str, Method], dataset: Dataset, members: Members, options: IdentifyOptions
 ) -> dict[str, Method]:
-    """The methods, with the validation accounts and their counts for those that need examples."""
+    """Give the validation accounts and their counts to the methods that need examples."""
     if not any(method.needs == "examples" for method in methods.values()):
         return dict(methods)
     _, places, logs = shown_logs(dataset, replace(options, accounts="validation"))
@@ -213,9 +213,10 @@ def _scored(method: Method, table: str, logs: Logs, known: Known, seed: int) -> 
 
 
 def _chance(person: Longs, logs: Logs, known: Known, random: np.random.Generator) -> dict[str, float]:
-    """The score of the same labels when they are shuffled within each account.
+    """Return the score of the same labels shuffled within each account.
 
-    Events of a session with the same label move together, so that joining them scores nothing above chance.
+    Events of a session with the same label move together, so that grouping by session alone scores nothing above
+    chance.
     """
     names = int(person.max(initial=0)) + 1
     blocks, block = np.unique(logs.session * names + person, return_inverse=True)
@@ -240,7 +241,7 @@ def _counts(logs: Logs, known: Known) -> dict[str, Any]:
 
 
 def _sessions(logs: Logs, known: Known) -> dict[str, Any]:
-    """How events were joined into sessions, and how many sessions are of one person."""
+    """Return how events were joined into sessions, and how many sessions are of one person."""
     labelled = known.member >= 0
     pairs = np.unique(np.stack([logs.session[labelled], known.member[labelled]]), axis=1)
     people = np.unique(pairs[0], return_counts=True)[1]

@@ -56,7 +56,7 @@ def _by_affinity(logs: Logs, count: Longs | None, random: Random, *, model: Mode
 
 @torch.no_grad()
 def ownership(name: str, model: Model, logs: Logs, accounts: Longs) -> Shares:
-    """How far each event is each latent user's (Eq. 5), the whole log of an account being its history."""
+    """Return the ownership of each event by each latent user (Eq. 5), with the account's whole log as its history."""
     encoded, parts = model.encode(), []
     for batch in _histories(logs, accounts):
         users = model.latent_users(encoded, batch)
@@ -67,7 +67,7 @@ def ownership(name: str, model: Model, logs: Logs, accounts: Longs) -> Shares:
 
 @torch.no_grad()
 def affinity(model: Model) -> Shares:
-    """How far each item lies in each latent user's subspace."""
+    """Return the affinity of each item to each latent user's subspace."""
     alignment = model.alignment
     assert isinstance(alignment, SubspaceAlignment)
     return subspace_affinity(model.encode().items, alignment.bases, alignment.smoothing).numpy()  # Eq. 15

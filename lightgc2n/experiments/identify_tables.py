@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 RESULTS, RELIABILITY = "results.json", "reliability.png"
 IDENTIFIED = FolderKind("table of people", RESULTS, ("results.md", "results.csv", "accounts.csv", RELIABILITY))
-FEWEST = 5  # accounts in a tenth of the plot; the share of fewer says nothing
+FEWEST = 5  # accounts in a tenth of the plot; the share of fewer is noise
 HEADINGS = (
     "ARI",
     "95 %",
@@ -37,9 +37,9 @@ TITLES = {"given": "the true count given", "inferred": "the count inferred"}
 
 
 def write_identified(identified: Identified, out: Path, force: bool = False) -> str:
-    """Writes results.json, results.md, results.csv, accounts.csv (one row per account) and reliability.png.
+    """Write results.json, results.md, results.csv, accounts.csv (one row per account) and reliability.png.
 
-    Returns a warning where the plot cannot be drawn.
+    Return a warning if the plot cannot be drawn.
     """
     result = identified.result
     columns = ("count", "method", "measure", "mean over", "value", "low", "high")
@@ -134,7 +134,7 @@ def _shown(value: float) -> str:
 
 
 def write_reliability(result: dict[str, Any], folder: Path) -> str:
-    """Draws the plot, where a method reports its confidence; returns a warning where it cannot be drawn."""
+    """Draw the plot if a method reports its confidence; return a warning if it cannot be drawn."""
     methods = {name: row["reliability"] for name, row in result["tables"]["inferred"].items() if "reliability" in row}
     if not methods:
         return ""
@@ -145,7 +145,7 @@ def write_reliability(result: dict[str, Any], folder: Path) -> str:
 
 
 def reliability_plot(methods: dict[str, dict[str, Any]], name: str) -> "Figure":
-    """The share of right counts by confidence, in tenths; larger dots stand for more accounts."""
+    """Plot the share of right counts by confidence, in tenths; larger dots represent more accounts."""
     figure, (axes,) = plain_figure(f"{name}: calibration of the count of people")
     axes.plot([0, 1], [0, 1], color="#999999", linewidth=1, label="perfect calibration")
     for (method, facts), style in zip(methods.items(), line_styles(len(methods)), strict=True):

@@ -1,18 +1,18 @@
 """Lists for the person who is likely acting, compared with the account's own list, on data with labels.
 
-Every event after the test cut is a query with the account's history up to it. A way to choose histories returns
-weighted histories, and the same trained model scores all of them. The list is a mixture of these scores and the
-account's own, with one weight within a session and one at its start, both selected on the events between the two cuts.
-Labels are used to select these two weights, to score, and for the last two ways.
+Every event after the test cut is a query with the account's history up to it. A strategy chooses weighted histories for
+the query, and the same trained model scores all of them. The list mixes these scores with the account's own, with one
+weight within a session and one at its start. Both weights are selected on the events between the two cuts. Labels are
+used to select these two weights, to score, and for the last two strategies.
 
 account          the account's own list
-likely person    the events of each person found, weighted by how likely they act
+likely person    the events of each estimated person, weighted by the probability that they act
 likely of five   the same, with five people in every account
 likely sessions  the account up to the end of each of its newest sessions, weighted by age and by
-                 how likely its person (of five) acts
+                the probability that its person (of five) acts
 newest sessions  without people: the account up to the end of each of its newest sessions, the newest weighted most
-true people      the events of each true person, weighted by how likely they act: people found without an error
-true person      the events of the person who truly acts, which no method can know
+true people      the events of each true person, weighted by the probability that they act
+true person      the events of the person who acts, which no method can know
 """
 
 from collections.abc import Mapping
@@ -92,7 +92,7 @@ class ListModel:
 
 @dataclass(frozen=True)
 class Ranked:
-    """The ranks of all targets for each way and each weight of WEIGHTS [W, Q]."""
+    """The ranks of all targets for each strategy and each weight of WEIGHTS [W, Q]."""
 
     rolling: RollingQueries
     account: Longs
@@ -101,7 +101,7 @@ class Ranked:
 
 
 def serve_named(name: str, dataset: Dataset, members: Members, options: IdentifyOptions) -> dict[str, Any]:
-    """`serve` of a run on this dataset, with the finder in its folder, or of a simple baseline by its name."""
+    """Run `serve` for a run on this dataset, with the finder in its folder, or for a simple baseline by its name."""
     if options.gap:
         raise SettingError("--gap: with --serve, the finder decides where sessions end. Leave --gap out.")
     about = in_part(len(dataset.accounts), options)
@@ -135,12 +135,12 @@ def serve(
     *,
     is_simple: bool,
 ) -> dict[str, Any]:
-    """The measures of each way to choose histories, ready for JSON.
+    """Return the measures of each strategy, ready for JSON.
 
     Args:
         split: of protocol `time`.
-        member: of each event of the dataset; -1 where it is unknown.
-        about: which accounts are scored.
+        member: of each event of the dataset; -1 if unknown.
+        about: the accounts to score.
     """
     lister = ListModel(name, model.eval(), is_simple, len(dataset.items))
     learned = (split.train.popularity > 0) | model.scores_unseen_items
@@ -191,10 +191,10 @@ def _ranked(
     rows, encoded = rows_per_tile(lister.items), lister.model.encode()
     with step(f"{lister.name}: {part}", total=len(rolling.queries)) as progress:
         for first in range(0, len(rolling.queries), rows):
-            questions = np.arange(first, min(first + rows, len(rolling.queries)))
-            for way, tile in _tile(dataset, rolling, ways, lister, encoded, questions, learned).items():
-                ranks[way][:, questions] = tile
-            progress.advance(len(questions))
+            numbers = np.arange(first, min(first + rows, len(rolling.queries)))
+            for way, tile in _tile(dataset, rolling, ways, lister, encoded, numbers, learned).items():
+                ranks[way][:, numbers] = tile
+            progress.advance(len(numbers))
     account, acted = rolling.queries.owner.astype(np.int64), member[rolling.queries.target_event]
     return Ranked(rolling, account, acted, {OWN: ranks["true person"][:1], **ranks})
 
@@ -205,42 +205,47 @@ def _tile(
     ways: Mapping[str, ChooseHistories],
     lister: ListModel,
     encoded: Any,
-    questions: Longs,
+    numbers: Longs,
     learned: Any,
 ) -> dict[str, Floats]:
-    """The ranks of some queries for each way and weight."""
-    queries = rolling.queries.select(questions)
+    """Return the ranks of some queries for each strategy and weight."""
+    queries = rolling.queries.select(numbers)
     own = lister.answers(encoded, queries, fold_in=False)
-    shown = LabelledBatch(make_batch(queries), torch.as_tensor(queries.target.astype(np.int64)))
-    missed = ~targets_in_history(shown).numpy() & ~learned[queries.target]
-    alone, tile = rank_by_counting(own, shown.target).numpy(), {}
-    for way, ask in ways.items():
-        answer = _answered(dataset, rolling, ask, lister, encoded, questions)
-        # Without a history, the account's own list stays.
+    labelled = LabelledBatch(make_batch(queries), torch.as_tensor(queries.target.astype(np.int64)))
+    missed = ~targets_in_history(labelled).numpy() & ~learned[queries.target]
+    alone, tile = rank_by_counting(own, labelled.target).numpy(), {}
+    for way, strategy in ways.items():
+        answer = _answered(dataset, rolling, strategy, lister, encoded, numbers)
+        # Without a history, use the account's own list.
         answer = torch.where(answer.any(dim=1, keepdim=True), answer, own)
         mixed = (torch.lerp(own, answer, weight) for weight in WEIGHTS[1:])
-        ranks = [alone, *(rank_by_counting(scores, shown.target).numpy() for scores in mixed)]
+        ranks = [alone, *(rank_by_counting(scores, labelled.target).numpy() for scores in mixed)]
         tile[way] = np.where(missed, np.inf, np.stack(ranks))
     return tile
 
 
 def _answered(
-    dataset: Dataset, rolling: RollingQueries, ask: ChooseHistories, lister: ListModel, encoded: Any, questions: Longs
+    dataset: Dataset,
+    rolling: RollingQueries,
+    strategy: ChooseHistories,
+    lister: ListModel,
+    encoded: Any,
+    numbers: Longs,
 ) -> Float[Tensor, "B M"]:
-    """The weighted mean of the scores for each query's histories."""
-    histories = [[one for one in ask(question) if len(one.places)] for question in questions.tolist()]
+    """Return the weighted mean of the scores for each query's histories."""
+    histories = [[one for one in strategy(number) if len(one.places)] for number in numbers.tolist()]
     weight = torch.tensor([one.weight for some in histories for one in some], dtype=torch.float32)
-    of = torch.repeat_interleave(torch.arange(len(questions)), torch.tensor([len(some) for some in histories]))
-    total = torch.zeros(len(questions)).index_add_(0, of, weight)
-    mean = torch.zeros(len(questions), lister.items)
+    of = torch.repeat_interleave(torch.arange(len(numbers)), torch.tensor([len(some) for some in histories]))
+    total = torch.zeros(len(numbers)).index_add_(0, of, weight)
+    mean = torch.zeros(len(numbers), lister.items)
     if len(of):
-        answers = lister.answers(encoded, queries_with(dataset, rolling, questions, histories), fold_in=True)
+        answers = lister.answers(encoded, queries_with(dataset, rolling, numbers, histories), fold_in=True)
         mean.index_add_(0, of, answers * (weight / total[of])[:, None])
     return mean
 
 
 def choose(ranked: Ranked, way: str) -> tuple[int, int]:
-    """The two weights, as indices of WEIGHTS, with the best least-served recall at no loss of MRR; (0, 0) if none."""
+    """Return the two weights, as indices of WEIGHTS, of best least-served recall without a loss of MRR, or (0, 0)."""
     in_session, best, value = ranked.rolling.in_session, (0, 0), -1.0
     least_mrr = _gain(_mixed(ranked.by_way[way], in_session, (0, 0))).mean()
     for weights in product(range(len(WEIGHTS)), range(len(WEIGHTS))):
@@ -277,7 +282,7 @@ def _measured(ranks: Floats, ranked: Ranked) -> tuple[dict[str, Any], Served]:
 def _p_values(
     ranks: Mapping[str, Floats], served: Mapping[str, Served], way: str, owner: Longs
 ) -> dict[str, float] | None:
-    """The p-values of the differences from the account's own list."""
+    """Return the p-values of the differences from the account's own list."""
     if way == OWN:
         return None
     least = (served[way].least - served[OWN].least)[:, None]

@@ -1,7 +1,7 @@
-"""The runs of a plan, several at once, each in a subprocess.
+"""Train the runs of a plan, several at once, each in a subprocess.
 
 `python -m lightgc2n.experiments.plan_runner PLAN OUT DEVICE AT_ONCE NAME... SECONDS` trains the named runs one after
-the other; the plan runner starts this itself. The plan's own process builds the simple baselines.
+the other; the plan runner starts this itself. The main process builds the simple baselines.
 """
 
 import math
@@ -41,7 +41,7 @@ class PlanState:
 def train_plan(
     plan: Path, out: Path, device: str = "cpu", at_once: int = 1, seconds: float = math.inf, per_process: int = 1
 ) -> PlanState:
-    """Trains and tests every run of a plan in out/NAME; finished runs are kept, interrupted ones resume.
+    """Train and test every run of a plan in out/NAME; finished runs are kept, interrupted ones resume.
 
     Args:
         at_once: how many runs are trained at the same time; they share the cores.
@@ -71,7 +71,7 @@ def train_plan(
 
 
 def train_several(plan: Path, out: Path, names: Sequence[str], device: str, at_once: int, seconds: float) -> int:
-    """Trains runs one after the other within the time budget; returns the exit code of the last that failed."""
+    """Train runs one after the other within the time budget; return the exit code of the last that failed."""
     budget, data, code = TimeBudget(seconds), DataCache(), 0
     for name in names:
         left = budget.left()
@@ -84,7 +84,7 @@ def train_several(plan: Path, out: Path, names: Sequence[str], device: str, at_o
             except LightGC2NError as problem:
                 say(f"{ERROR}{problem}")
                 code = problem.exit_code
-            except Exception as problem:  # a bug of ours: log the traceback, and continue with the other runs
+            except Exception as problem:  # a bug: log the traceback, and continue with the other runs
                 traceback.print_exc()
                 say(f"{ERROR}{type(problem).__name__}: {problem}")
                 code = 1
@@ -100,7 +100,7 @@ def train_one(
     at_once: int = 1,
     data: DataCache | None = None,
 ) -> bool:
-    """Trains one run of a plan in out/NAME and tests it when training has ended; returns whether it is finished."""
+    """Train one run of a plan in out/NAME and test it when training has ended; return whether it is finished."""
     run = choose_run(read_plan(plan), name, plan)
     opened = (data or DataCache()).open(run)
     if zoo.ZOO[run.model].is_simple:
@@ -113,7 +113,7 @@ def train_one(
 
 
 def _build(run: RunPlan, out: Path, name: str, device: str, data: DataCache) -> bool:
-    """Builds and tests a simple baseline; returns whether that succeeded."""
+    """Build and test a simple baseline; return whether that succeeded."""
     try:
         save_baseline(run, out / name, device, data.open(run))
     except LightGC2NError as problem:
@@ -135,13 +135,13 @@ def last_log_line(out: Path, name: str) -> str:
 
 
 def _failures(out: Path, names: Sequence[str]) -> list[str]:
-    """The failed runs of a subprocess that failed: those with an error in their log, or the one it was killed at."""
+    """Return the failed runs of a failed subprocess: those with an error in their log, or the one it was killed at."""
     unfinished = [name for name in names if not (out / name / RESULTS).exists()]
     return [name for name in unfinished if last_log_line(out, name).startswith(ERROR)] or unfinished[:1]
 
 
 def _refuse_other_runs(runs: Mapping[str, RunPlan], out: Path, data: DataCache) -> None:
-    """Raises an error before anything is trained when a dataset is missing or a folder holds another run."""
+    """Raise an error before training if a dataset is missing or a folder holds another run."""
     for name, run in runs.items():
         dataset = data.load(run.data)
         if run.domain:

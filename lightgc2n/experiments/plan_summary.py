@@ -1,7 +1,7 @@
-"""The runs of a folder in one table, grouped over seeds: mean and spread (largest less smallest).
+"""Summarise the runs of a folder in one table, grouped over seeds: mean and spread (maximum minus minimum).
 
-A run that is tested in several domains has a row for each. Intervals resample accounts; the seeds of a group are
-resampled together, so they measure how much other accounts, not other seeds, would move the mean.
+A run that is tested in several domains has a row for each. Intervals resample accounts, with the seeds of a group
+together, so they measure the effect of other accounts on the mean, not of other seeds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def summarise(folder: Path) -> Summary:
 
 
 def write_summary(folder: Path) -> Summary:
-    """Writes summary.md and summary.csv."""
+    """Write summary.md and summary.csv."""
     summary = summarise(folder)
     columns = list(summary.rows[0]) if summary.rows else ["run"]
     values = plain_table("summary", columns, (row.values() for row in summary.rows))

@@ -35,27 +35,27 @@ def identity_of(description: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunResult:
-    """A finished run in one domain: what was run, the rank of every test target, and what training cost."""
+    """A finished run in one domain: its identity, the rank of every test target, and the cost of training."""
 
     # Identity
     model: str
     seed: int
-    label: str = ""  # what the plan calls these settings: "lightgc2n", "alpha-2"
-    dataset_folder: str = ""  # what the plan calls the data: the name of its folder
-    data_domain: str = ""  # the one domain of the data that was used; empty: all of it
-    tested_domain: str = ""  # the domain of these targets, where the run was tested in several
+    label: str = ""  # the plan's name of these settings: "lightgc2n", "alpha-2"
+    dataset_folder: str = ""  # the folder name of the dataset
+    data_domain: str = ""  # the domain that the run was restricted to; empty: all domains
+    tested_domain: str = ""  # the domain of these targets, if the run was tested in several
     protocol: str = "last"
     checksum: str = ""  # of the data
     commit: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)  # all settings of the model
-    training_share: float = 1.0  # of the training sequences
-    most_epochs: int | None = None  # none where it is not known
+    training_share: float = 1.0  # share of the training sequences used
+    most_epochs: int | None = None  # None if unknown
     # Test
     rank: Floats  # of every test target, from 1
     owner: Longs  # the account of every test target
-    questions: str = ""  # checksum: equal where the same items of the same accounts were the targets
+    targets_checksum: str = ""  # equal for runs with the same target items of the same accounts
     # Cost
-    domains: int = 1  # that one set of parameters serves
+    domains: int = 1  # number of domains that one set of parameters serves
     parameters: int
     stored_numbers: int = 0
     epochs: int
@@ -82,12 +82,12 @@ class RunResult:
     @property
     def dataset(self) -> str:
         """The dataset, and the domain where there is one, as tables call it."""
-        # The folder's name: merges of one log share the name in their manifests.
+        # Use the folder's name: merges of one log have the same name in their manifests.
         return f"{self.dataset_folder} {self.tested_domain or self.data_domain}".rstrip()
 
     @property
     def quickest_epoch(self) -> float | None:
-        """Seconds of the fastest epoch; the others also compile kernels, or wait for runs on the same machine."""
+        """Seconds of the fastest epoch; slower ones may include kernel compilation or other runs on the machine."""
         return min(self.epoch_seconds, default=None)
 
     @property
@@ -124,7 +124,7 @@ class ResultGroup:
 
     @property
     def title(self) -> str:
-        """The label, with a suffix that separates a run on two domains from one on each alone."""
+        """The label, with a suffix if the run was on two domains at once."""
         return self.label + (TWO_DOMAINS if self.domains > 1 else "")
 
     @property
@@ -153,7 +153,7 @@ class ResultGroup:
 
     @property
     def seconds_per_epoch(self) -> float | None:
-        """Seconds of the fastest epoch, the mean over the seeds; none for a simple baseline."""
+        """Seconds of the fastest epoch, averaged over seeds; None for a simple baseline."""
         quickest = [run.quickest_epoch for run in self.runs if run.quickest_epoch is not None]
         return mean(quickest) if quickest else None
 
@@ -180,7 +180,7 @@ class ResultGroup:
         return float(self.gained[name].mean())
 
     def spread(self, name: str) -> float:
-        """The largest value of a metric over the seeds less the smallest."""
+        """The maximum of a metric over the seeds minus the minimum."""
         values = [float(columns[name].mean()) for columns in self.by_seed]
         return max(values) - min(values)
 

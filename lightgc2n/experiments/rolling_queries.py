@@ -1,4 +1,4 @@
-"""Every event of a period as a query, and the histories to ask it with, each with a weight."""
+"""Every event of a period as a query, and strategies that choose weighted histories for it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ class RollingQueries:
     session: Longs  # [E] of every event of the dataset
 
     def of_accounts(self, about: npt.NDArray[np.bool_]) -> "RollingQueries":
-        """The queries of some accounts."""
+        """Return the queries of some accounts."""
         rows = np.flatnonzero(about[self.queries.owner])
         return replace(self, queries=self.queries.select(rows), first=self.first[rows])
 
@@ -52,7 +52,7 @@ ChooseHistories = Callable[[int], list[WeightedHistory]]  # from the number of a
 
 
 def rolling_queries(dataset: Dataset, split: Split, part: str, gap: int | None) -> RollingQueries:
-    """All events between the cuts (`validation`) or after the test cut (`test`) whose account has earlier events.
+    """Return the events between the cuts (`validation`) or after the test cut (`test`) that have earlier events.
 
     Args:
         gap: microseconds; a longer pause starts a new session.
@@ -66,7 +66,7 @@ def rolling_queries(dataset: Dataset, split: Split, part: str, gap: int | None) 
     account = np.repeat(np.arange(len(start)), number).astype(np.int32)
     place = first[account] + np.arange(len(account)) - np.searchsorted(account, account)
     queries = queries_at(dataset, account, start[account], place, np.ones(len(account), dtype=bool))
-    order = np.argsort(start, kind="stable")  # logs as they stand in the dataset; those of idle accounts are empty
+    order = np.argsort(start, kind="stable")  # logs in the order of the dataset; those of idle accounts are empty
     session = session_numbers(np.append(start[order], len(dataset.events)), np.asarray(dataset.times), gap)
     return RollingQueries(mask_unseen_accounts(queries, trained > start), first[account], session)
 
@@ -79,12 +79,12 @@ def _events(train: Training) -> Longs:
 def likely_person(
     dataset: Dataset, rolling: RollingQueries, finder: PeopleFinder, count: int | None = None
 ) -> ChooseHistories:
-    """The events of each person found before the period, weighted by how likely that person acts."""
+    """Use the events of each person estimated before the period, weighted by the probability that they act."""
     return _likely_among(rolling, _people_of(dataset, rolling, finder, count))
 
 
 def true_people(dataset: Dataset, rolling: RollingQueries, member: Longs) -> ChooseHistories:
-    """The events of each true person, weighted by how likely they act; who acts is not known.
+    """Use the events of each true person, weighted by the probability that they act.
 
     Args:
         member: of each event of the dataset.
@@ -112,7 +112,7 @@ def _likely_among(rolling: RollingQueries, people: Callable[[int], Followed]) ->
 def likely_sessions(
     dataset: Dataset, rolling: RollingQueries, finder: PeopleFinder, count: int | None = None
 ) -> ChooseHistories:
-    """The account up to the end of each of its newest sessions, weighted by age and by how likely its person acts."""
+    """Use the account up to the end of each of its newest sessions, weighted by age and by its person's probability."""
     people, newest = _people_of(dataset, rolling, finder, count), newest_sessions(rolling)
 
     def histories(query: int) -> list[WeightedHistory]:
@@ -128,7 +128,7 @@ def likely_sessions(
 def _people_of(
     dataset: Dataset, rolling: RollingQueries, finder: PeopleFinder, count: int | None
 ) -> Callable[[int], Followed]:
-    """From a query the people of its account, found before the period and tracked through it."""
+    """Return a function from a query to the people of its account, estimated before the period and then followed."""
     followed: dict[int, Followed] = {}
     queries = rolling.queries
 
@@ -158,7 +158,7 @@ def _of_people(people: Followed, place: int, start: int) -> list[WeightedHistory
 
 
 def newest_sessions(rolling: RollingQueries) -> ChooseHistories:
-    """Without people: the account up to the end of each of its newest sessions, the newest weighted most."""
+    """Use the account up to the end of each of its newest sessions, the newest weighted most; no people are used."""
     queries = rolling.queries
 
     def histories(query: int) -> list[WeightedHistory]:
@@ -171,7 +171,7 @@ def newest_sessions(rolling: RollingQueries) -> ChooseHistories:
 
 
 def true_person(rolling: RollingQueries, member: Longs) -> ChooseHistories:
-    """The events of the person who truly acts.
+    """Use the events of the person who acts.
 
     Args:
         member: of each event of the dataset.
@@ -188,7 +188,7 @@ def true_person(rolling: RollingQueries, member: Longs) -> ChooseHistories:
 def queries_with(
     dataset: Dataset, rolling: RollingQueries, numbers: Longs, histories: list[list[WeightedHistory]]
 ) -> Queries:
-    """The histories of these queries as queries of unknown accounts, one after the other."""
+    """Return the histories of these queries as queries of unseen accounts, concatenated."""
     places = [one.places for histories_of_one in histories for one in histories_of_one]
     length = np.array([len(one) for one in places])
     stop = np.cumsum(length)

@@ -1,8 +1,7 @@
 """All run folders in a folder, read back as results: the seeds of one setting together, and the unfinished runs.
 
-A run's identity comes from its results.json, or from its run.json where the results are older than that field. This
-module is also the reader of old folders: it alone takes the label of a run, and the seed where nothing else says it,
-from the name of such a folder.
+A run's identity comes from its results.json, or from its run.json if the results predate that field. This module also
+reads old folders: for these alone it takes the label, and the seed if nothing else has it, from the folder's name.
 """
 
 import re
@@ -30,7 +29,7 @@ class Unfinished:
     name: str  # the same without the seed
     dataset_folder: str
     epochs: int
-    error: str  # why it failed; empty where it did not
+    error: str  # why it failed; empty if it did not
 
     @property
     def reason(self) -> str:
@@ -46,7 +45,7 @@ class RunIndex:
 
 
 def read_runs(folder: Path, order: Sequence[str] = ()) -> RunIndex:
-    """Reads every run folder in `folder`.
+    """Read every run folder in `folder`.
 
     Args:
         order: names of runs without their seeds; groups come in this order, others after them by name.
@@ -101,7 +100,7 @@ def _run_results(run: Path, results: Mapping[str, Any]) -> Iterator[RunResult]:
             most_epochs=identity["training"].get("epochs"),
             rank=ranks.rank[rows],
             owner=ranks.owner[rows],
-            questions=str(results["questions"][number]) if "questions" in results else "",
+            targets_checksum=str(results["questions"][number]) if "questions" in results else "",
             domains=len(domains),
             epoch_seconds=epoch_seconds,
             at_once=int(results.get("side_by_side", 1)),
@@ -124,7 +123,7 @@ def _identity(run: Path, results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown(results: Mapping[str, Any]) -> dict[str, Any]:
-    """The identity of a run whose run.json says nothing."""
+    """Return the identity of a run whose run.json has none."""
     rest = {"model": results.get("model", ""), "settings": {}, "split": {}, "training": {}, "commit": None}
     return {"dataset": "", "dataset_name": "", "checksum": "", "domain": "", "protocol": "", **rest}
 

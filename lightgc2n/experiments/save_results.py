@@ -36,11 +36,11 @@ class Ranks:
 
 
 def save_results(run: Path, device: str = "cpu", at_once: int = 1, data: OpenData | None = None) -> dict[str, Any]:
-    """Tests a trained run and writes its ranks, then its results: a run with results is finished.
+    """Test a trained run and write its ranks, then its results: a run with results is finished.
 
     Args:
-        at_once: how many runs shared the machine; readers of its seconds must know.
-        data: the run's dataset and split, where they are open already.
+        at_once: number of runs that shared the machine; it affects the reported seconds.
+        data: the run's dataset and split, if they are already loaded.
     """
     tested = evaluate_run(run, device=device, data=data)
     ((model, ranks),) = tested.ranks.items()
@@ -48,7 +48,7 @@ def save_results(run: Path, device: str = "cpu", at_once: int = 1, data: OpenDat
 
 
 def save_baseline(plan: RunPlan, run: Path, device: str = "cpu", data: OpenData | None = None) -> dict[str, Any]:
-    """Builds and tests a simple baseline, and writes what `save_results` writes."""
+    """Build and test a simple baseline, and write the same files as `save_results`."""
     dataset, split = data or open_data(plan)
     start_run(run, plan, dataset)
     with sole_trainer(run):
@@ -81,7 +81,7 @@ def _write(run: Path, ranks: Floats, split: Split, facts: dict[str, Any], device
 
 
 def _checksum(split: Split, rows: Bools) -> str:
-    """A checksum of the targets and their accounts, in order; the histories shown do not change it."""
+    """Return a checksum of the targets and their accounts, in order; it does not depend on the histories."""
     starts = np.array([catalogue.start for catalogue in split.catalogues])
     within = split.test.target.astype(np.int64) - starts[_domains(split)]
     targets = np.stack([split.test.owner.astype(np.int64), within])[:, rows]
@@ -95,7 +95,7 @@ def _domains(split: Split) -> Longs:
 
 
 def read_ranks(run: Path) -> Ranks:
-    """The ranks that `save_results` wrote."""
+    """Read the ranks that `save_results` wrote."""
     try:
         with np.load(run / RANKS, allow_pickle=False) as arrays:
             return Ranks(arrays["rank"], arrays["owner"], arrays["domain"])
@@ -106,7 +106,7 @@ def read_ranks(run: Path) -> Ranks:
 
 
 def read_results(run: Path) -> dict[str, Any] | None:
-    """The results that `save_results` wrote; none for a run that is not finished."""
+    """Read the results that `save_results` wrote; None if the run is not finished."""
     try:
         return dict(json.loads((run / RESULTS).read_text(encoding="utf-8")))
     except FileNotFoundError:

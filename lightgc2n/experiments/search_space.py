@@ -18,7 +18,7 @@ from lightgc2n.training.steps import TrainingConfig
 
 @dataclass(frozen=True)
 class Span:
-    """A number between two bounds, drawn uniformly or log-uniformly, rounded to the digits one would type."""
+    """A number between two bounds, drawn uniformly or log-uniformly and rounded to a few digits."""
 
     low: float
     high: float
@@ -62,14 +62,14 @@ class Choice:
         return value in self.values
 
     def within(self, low: float, high: float) -> "Choice | None":
-        kept = tuple(value for value in self.values if low <= value <= high)
-        return Choice(kept) if kept else None
+        allowed = tuple(value for value in self.values if low <= value <= high)
+        return Choice(allowed) if allowed else None
 
 
 Range = Span | Choice
 SAMPLERS = ("random", "optuna")
 Settings = dict[str, Any]
-OPTUNA_STARTS_AFTER = 4  # random trials; optuna's default, 10, is all of a short search
+OPTUNA_STARTS_AFTER = 4  # random trials; optuna's default of 10 would use up a short search
 WIDTHS = Choice((16, 32, 64, 128))
 SPACES: Mapping[str, Range | None] = {
     "training.learning_rate": Span(3e-4, 2e-2, log=True),
@@ -100,7 +100,7 @@ SPACES: Mapping[str, Range | None] = {
 
 
 def space_of(model: str, fixed: Iterable[str] = ()) -> dict[str, Range]:
-    """The settings of a model that are searched, as `table.name`, each within the bounds of its setting.
+    """Return the searched settings of a model, as `table.name`, each within the bounds of its setting.
 
     Args:
         fixed: settings, as `table.name`, that are not searched.
@@ -111,11 +111,15 @@ def space_of(model: str, fixed: Iterable[str] = ()) -> dict[str, Range]:
         types = get_type_hints(settings)
         for field in dataclasses.fields(settings):
             common = SPACES.get(field.name) if table == model else None
-            drawn = SPACES.get(f"{table}.{field.name}", common)
+            space_range = SPACES.get(f"{table}.{field.name}", common)
             # A setting with the same name but another type is unrelated.
-            if drawn is not None and drawn.kind is types[field.name]:
-                space[f"{table}.{field.name}"] = drawn if drawn.kind is str else drawn.within(*_bounds(field))
-    return {name: drawn for name, drawn in space.items() if drawn is not None and name not in set(fixed)}
+            if space_range is not None and space_range.kind is types[field.name]:
+                space[f"{table}.{field.name}"] = (
+                    space_range if space_range.kind is str else space_range.within(*_bounds(field))
+                )
+    return {
+        name: space_range for name, space_range in space.items() if space_range is not None and name not in set(fixed)
+    }
 
 
 def _bounds(field: "dataclasses.Field[Any]") -> tuple[float, float]:
@@ -126,7 +130,7 @@ def _bounds(field: "dataclasses.Field[Any]") -> tuple[float, float]:
 def propose(
     sampler: str, space: Mapping[str, Range], number: int, seed: int, results: Sequence[tuple[Settings, float]]
 ) -> Settings:
-    """The settings of trial `number`, as `table.name`; deterministic in the arguments.
+    """Return the settings of trial `number`, as `table.name`; deterministic in the arguments.
 
     Args:
         results: settings and scores of earlier trials; the random sampler ignores them.
@@ -134,7 +138,7 @@ def propose(
     if sampler == "optuna":
         return _by_optuna(space, number, seed, results)
     random = np.random.default_rng([seed, number])
-    return {name: drawn.draw(random) for name, drawn in space.items()}
+    return {name: space_range.draw(random) for name, space_range in space.items()}
 
 
 def learns_from_trials(sampler: str) -> bool:
@@ -150,20 +154,20 @@ def _by_optuna(
     except ModuleNotFoundError:
         raise MissingExtraError("optuna", "tune") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    wanted = {name: _distribution(drawn) for name, drawn in space.items()}
+    wanted = {name: _distribution(space_range) for name, space_range in space.items()}
     sampler = optuna.samplers.TPESampler(seed=seed + number, n_startup_trials=OPTUNA_STARTS_AFTER)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     for settings, value in results:
         # The defaults may lie outside the search space, which optuna rejects.
-        if all(drawn.holds(settings[name]) for name, drawn in space.items()):
+        if all(space_range.holds(settings[name]) for name, space_range in space.items()):
             study.add_trial(optuna.trial.create_trial(params=settings, distributions=wanted, value=value))
     proposed = study.ask(wanted).params
-    return {name: drawn.rounded(proposed[name]) for name, drawn in space.items()}
+    return {name: space_range.rounded(proposed[name]) for name, space_range in space.items()}
 
 
-def _distribution(drawn: Range) -> Any:
+def _distribution(space_range: Range) -> Any:
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-    if isinstance(drawn, Choice):
-        return CategoricalDistribution(drawn.values)
-    return FloatDistribution(drawn.low, drawn.high, log=drawn.log)
+    if isinstance(space_range, Choice):
+        return CategoricalDistribution(space_range.values)
+    return FloatDistribution(space_range.low, space_range.high, log=space_range.log)

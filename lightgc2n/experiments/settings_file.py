@@ -15,13 +15,13 @@ BEST_SETTINGS = "best.toml"
 
 
 def write_tuned(tuned: Tuned, path: Path, force: bool = False) -> None:
-    """Writes the best settings of a search, with their scores and the command that finds them again."""
+    """Write the best settings of a search, with their scores and the command that reproduces the search."""
     with new_file(path, force) as temporary:
         temporary.write_text("\n".join(_lines(tuned)) + "\n", encoding="utf-8")
 
 
 def refuse_other_settings(path: Path, out: Path, force: bool) -> None:
-    """Raises an error when --save would replace a file that this search has not written."""
+    """Raise an error if --save would replace a file that this search did not write."""
     best = out / BEST_SETTINGS
     if not (path.is_file() and best.is_file() and path.read_bytes() == best.read_bytes()):
         refuse_existing(path, force, "--save")
@@ -59,7 +59,7 @@ def command_of(plan: TuningPlan) -> str:
 
 
 def _changed(split: SplitConfig) -> dict[str, Any]:
-    """The settings of a split that differ from its defaults; protocol and seed have options of their own."""
+    """Return the settings of a split that differ from its defaults, except protocol and seed, which are options."""
     defaults = asdict(SplitConfig(protocol=split.protocol, seed=split.seed))
     return {name: value for name, value in asdict(split).items() if value != defaults[name]}
 

@@ -1,4 +1,4 @@
-"""Several runs at once, each in a subprocess that never outlives its parent."""
+"""Run several children at once, each in a subprocess that never outlives its parent."""
 
 import math
 import os
@@ -27,7 +27,7 @@ Process = subprocess.Popen[bytes]
 
 @dataclass
 class TimeBudget:
-    """The time that a call may take; the clock starts at the first query, so even a short budget trains an epoch."""
+    """The time that a call may take; it starts at the first query, so that even a short budget trains one epoch."""
 
     seconds: float = math.inf
     until: float | None = None
@@ -40,7 +40,7 @@ class TimeBudget:
 
 @dataclass(frozen=True)
 class Child:
-    """A subprocess: `python -m MODULE ARGUMENTS SECONDS`, where the seconds are what is left of the time budget."""
+    """A subprocess: `python -m MODULE ARGUMENTS SECONDS`, where SECONDS is the rest of the time budget."""
 
     name: str
     run: Path  # the run folder that it trains in
@@ -58,7 +58,7 @@ def last_line(log: Path) -> str:
 def run_children(
     children: Iterable[Child], at_once: int, budget: TimeBudget, ended: Callable[[Child, int], None]
 ) -> None:
-    """Runs children, at most `at_once` at a time, until all have ended or the time is up; an error stops them all.
+    """Run children, at most `at_once` at a time, until all have ended or the time is up; an error stops them all.
 
     Args:
         ended: called with every child that has ended, and its exit code.
@@ -83,7 +83,7 @@ def run_children(
 
 
 def as_child(work: Callable[[], object]) -> None:
-    """Runs `work` in a child process: exits with its parent or on a signal, and reports an error in one line."""
+    """Run `work` in a child process: exit with the parent or on a signal, and report an error in one line."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
@@ -96,11 +96,11 @@ def as_child(work: Callable[[], object]) -> None:
 
 def _start(child: Child, seconds: float, at_once: int) -> Process:
     command = [sys.executable, "-m", child.module, *map(str, child.arguments), str(seconds)]
-    # The threads of one run would only take the cores of another.
+    # One thread per run: more would take cores from the other runs.
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))} if at_once > 1 else {}
     child.log.parent.mkdir(parents=True, exist_ok=True)
     with child.log.open("ab") as log:
-        # The pipe is never written to: end of file tells the child that this process is gone.
+        # Nothing is written to the pipe: its end of file tells the child that this process has ended.
         return Process(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=threads | os.environ)
 
 
@@ -123,13 +123,13 @@ def _close(process: Process) -> int:
 
 
 def _end_with_parent() -> None:
-    """Exits when the parent is gone, even by kill -9: two processes must never train in one folder."""
+    """Exit when the parent has ended, even by kill -9: two processes must never train in one folder."""
     os.read(0, 1)
     os._exit(1)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
-    # After Ctrl-C in a terminal the parent sends a second signal, which must not interrupt the clean-up.
+    # After Ctrl-C in a terminal the parent sends a second signal; it must not interrupt the clean-up.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: None)
     sys.exit(STOPPED)

@@ -1,4 +1,4 @@
-"""The table type of all results, rendered to the terminal, to Markdown and to CSV; the report's page renders HTML."""
+"""The table type of all results, rendered to the terminal, Markdown and CSV; `paper.report_html` renders HTML."""
 
 import csv
 import io
@@ -82,7 +82,7 @@ def footnotes(table: Table) -> dict[str, int]:
 
 
 def signed(table: Table) -> bool:
-    """Whether numbers need room for signs beside them."""
+    """Whether numbers in the table have a sign beside them."""
     return any(cell.note or cell.mark in SIGNS for row in table.rows for cell in row[1:])
 
 
@@ -138,7 +138,7 @@ def markdown_command(command: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text in which nothing is a tag or ends a cell."""
+    """Escape text, so that it contains no tag and does not end a cell."""
     return escape(text, quote=False).replace("|", "\\|").replace("\n", " ")
 
 
@@ -158,7 +158,7 @@ def csv_text(table: Table) -> str:
 
 
 def _settled(value: object) -> object:
-    """A number to ten digits: further digits of a sum depend on the number of threads."""
+    """Round a number to ten digits: further digits of a sum depend on the number of threads."""
     return f"{value:.10g}" if isinstance(value, float) else value
 
 

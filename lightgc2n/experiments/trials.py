@@ -36,17 +36,17 @@ class Trial:
 
     @property
     def failed(self) -> str:
-        """Why the trial failed; empty where it did not."""
+        """Why the trial failed; empty if it did not."""
         path = self.folder / FAILED
         return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
 
     def reached(self, epochs: int) -> bool:
-        """Whether the trial can be judged after so many epochs without more training."""
+        """Return whether the trial can be judged after `epochs` epochs without more training."""
         progress = self.progress
         return bool(self.failed or progress.ended_by or progress.epochs >= epochs)
 
     def value_after(self, epochs: int) -> float:
-        """The best validation value of the first epochs; later ones do not count."""
+        """Return the best validation value of the first `epochs` epochs."""
         if self.failed or not (self.folder / METRICS).is_file():
             return -1.0
         lines = (self.folder / METRICS).read_text(encoding="utf-8").splitlines()
@@ -57,11 +57,11 @@ class Trial:
 def train_trial(
     trial: Trial, epochs: int, device: str, seconds: float = math.inf, data: OpenData | None = None
 ) -> None:
-    """Trains the trial until it has so many epochs, has ended, or the time is up."""
+    """Train the trial until it has `epochs` epochs, has ended, or the time is up."""
     try:
         train_run(plan_of(trial.folder), trial.folder, device, seconds, stop_after=epochs, data=data)
     except (ScoreError, torch.OutOfMemoryError) as problem:
-        # Settings that cannot be trained lose the search; they do not end it.
+        # Settings that cannot be trained lose the search, but do not end it.
         (trial.folder / FAILED).write_text(f"{problem}\n", encoding="utf-8")
 
 
@@ -74,10 +74,10 @@ def train_trials(
     report: Callable[[Trial], None],
     data: OpenData,
 ) -> bool:
-    """Trains all trials to this epoch; returns whether they reached it within the time budget.
+    """Train all trials to this epoch; return whether they reached it within the time budget.
 
     Args:
-        report: called with each trial when it has.
+        report: called with each trial that has reached it.
         data: the dataset and split of all trials.
     """
     waiting = [trial for trial in trials if not trial.reached(epochs)]

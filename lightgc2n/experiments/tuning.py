@@ -1,7 +1,7 @@
-"""Tuning: random search with successive halving, judged on validation targets alone.
+"""Tuning: random search with successive halving, judged on validation targets only.
 
 Every trial trains a few epochs; the best third continues with three times as many, until one has trained all of them.
-The state of a search is in the run folders of its trials, so an interrupted search resumes and ends the same.
+The state of a search is in the run folders of its trials. An interrupted search resumes with the same result.
 """
 
 import json
@@ -32,7 +32,7 @@ DEFAULT_TRIALS, DEFAULT_EPOCHS = 10, 45
 
 @dataclass(frozen=True)
 class TuningPlan:
-    """A search: `run` holds the fixed settings, and its epochs are the most that a trial trains."""
+    """A search: `run` holds the fixed settings; its epochs are the maximum of a trial."""
 
     run: RunPlan
     fixed: frozenset[str] = field(default_factory=frozenset)  # settings, as `table.name`, that are not searched
@@ -46,7 +46,7 @@ class TuningPlan:
 
     @property
     def rungs(self) -> list[tuple[int, int]]:
-        """How many trials get how many epochs, rung by rung: 10 trials and 45 epochs are (10, 5), (3, 15), (1, 45)."""
+        """The number of trials and epochs of each rung: 10 trials and 45 epochs give (10, 5), (3, 15), (1, 45)."""
         counts = [self.trials]
         while self.halving and counts[-1] >= KEEP:
             counts.append(counts[-1] // KEEP)
@@ -57,7 +57,7 @@ class TuningPlan:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The values of the searched settings without a search."""
+        """The default values of the searched settings."""
         tables = {"training": self.run.training, self.run.model: zoo.model_config(self.run.model, self.run.settings)}
         return {path: getattr(tables[table], name) for path in self.space for table, name in [path.rsplit(".", 1)]}
 
@@ -71,7 +71,7 @@ class TuningPlan:
         return replace(self.run, settings=settings, training=replace(self.run.training, **training))
 
     def describe(self, dataset: Dataset) -> dict[str, Any]:
-        """The search in full, ready for JSON."""
+        """Return the full description of the search, ready for JSON."""
         return {
             "made_by": f"lightgc2n {__version__}",
             "model": self.run.model,
@@ -112,11 +112,11 @@ def tune(
     seconds: float = math.inf,
     data: OpenData | None = None,
 ) -> Tuned:
-    """Searches in `out`, or resumes the interrupted search there.
+    """Run a search in `out`, or resume the interrupted search there.
 
     Args:
         seconds: time budget of this call; the next call resumes.
-        data: the dataset and split of the plan, where they are open already.
+        data: the dataset and split of the plan, if they are already loaded.
     """
     _refuse_invalid(plan, side_by_side)
     data = data or open_data(plan.run)
@@ -144,7 +144,7 @@ class _Search:
         self.rung_of: dict[int, int] = {}
 
     def climb(self) -> bool:
-        """Runs all rungs; returns whether the search finished within its time budget."""
+        """Run all rungs; return whether the search finished within its time budget."""
         (_, epochs), *higher = self.plan.rungs
         say(f"rung 1 of {len(higher) + 1}: {self.plan.trials} trials, to epoch {epochs}")
         if not self._first_rung(epochs):
@@ -159,7 +159,7 @@ class _Search:
         return True
 
     def _first_rung(self, epochs: int) -> bool:
-        """Proposes every trial: all at once, or one by one where a proposal depends on earlier trials."""
+        """Propose every trial: all at once, or one by one if a proposal depends on earlier trials."""
         for number in range(self.plan.trials):
             self._propose(number, epochs)
             if learns_from_trials(self.plan.sampler) and not self._rung(0, self.trials[-1:], epochs):
@@ -203,7 +203,7 @@ class _Search:
 
 
 def _standing(epochs: int, trial: Trial) -> tuple[float, int]:
-    """Sorts trials by their score after so many epochs, the best first."""
+    """Return a sort key: trials by their score after `epochs` epochs, the best first."""
     return -trial.value_after(epochs), trial.number
 
 
@@ -215,7 +215,7 @@ def _report(trial: Trial) -> None:
 
 def _refuse_invalid(plan: TuningPlan, side_by_side: int) -> None:
     if zoo.entry_of(plan.run.model).is_simple:
-        raise SettingError(f"{plan.run.model} is a simple baseline: it is not trained, so there is nothing to tune.")
+        raise SettingError(f"{plan.run.model} is a simple baseline without training, so there is nothing to tune.")
     if not plan.run.split.validation:
         raise SettingError("split.validation is false, but a search needs validation targets. Leave it out.")
     if plan.sampler not in SAMPLERS:
@@ -226,7 +226,7 @@ def _refuse_invalid(plan: TuningPlan, side_by_side: int) -> None:
 
 
 def _start(plan: TuningPlan, dataset: Dataset, out: Path) -> None:
-    """Makes the folder of a search, or checks that an existing one holds the same search."""
+    """Create the folder of a search, or check that an existing one holds the same search."""
     wanted = json.loads(json.dumps(plan.describe(dataset)))
     path = out / TUNING
     if not path.is_file():

@@ -27,8 +27,8 @@ def linear_cross_entropy(
     Args:
         more: for each query some classes and a number to add to the logit of each; classes may repeat.
     """
-    given = (queries, classes, target, weights, bias, *(more or (None, None)))
-    return _LinearCrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
+    arguments = (queries, classes, target, weights, bias, *(more or (None, None)))
+    return _LinearCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
 
 
 def block_rows(classes: int, width: int, device: str) -> int:
@@ -78,7 +78,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         to_questions, to_classes, *others = ctx.saved_tensors
         scale = gradients[0]
-        to_bias, to_values = (given if given is None else given * scale for given in others)
+        to_bias, to_values = (gradient if gradient is None else gradient * scale for gradient in others)
         return to_questions * scale, to_classes * scale, None, None, to_bias, None, to_values
 
 

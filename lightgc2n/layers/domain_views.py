@@ -45,14 +45,14 @@ def view_of(batch: Batch, domain: Domain) -> DomainView:
 
 def newest_views(batch: Batch, domains: Sequence[Domain], longest: int) -> list[DomainView]:
     """The newest `longest` events of every domain; `others` counts among the events that are left."""
-    kept = torch.zeros_like(batch.known)
+    newest = torch.zeros_like(batch.known)
     for domain in domains:
         inside = batch.known & (batch.history >= domain.start) & (batch.history < domain.stop)
         newer = inside.flip(1).cumsum(dim=1).flip(1)
-        kept |= inside & (newer <= longest)
-    order = (~kept).long().argsort(dim=1, stable=True)
+        newest |= inside & (newer <= longest)
+    order = (~newest).long().argsort(dim=1, stable=True)
     ages = None if batch.ages is None else batch.ages.gather(1, order)
-    left = replace(batch, history=batch.history.gather(1, order), length=kept.sum(dim=1), ages=ages)
+    left = replace(batch, history=batch.history.gather(1, order), length=newest.sum(dim=1), ages=ages)
     return [view_of(left, domain) for domain in domains]
 
 

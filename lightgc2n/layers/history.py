@@ -24,8 +24,8 @@ def distinct(items: Int[Tensor, "B T"], known: Bool[Tensor, "B T"]) -> tuple[Int
     ordered = torch.where(known, items, beyond).sort(dim=1).values
     first = torch.ones_like(known)
     first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    kept = first & (ordered < beyond)
-    return torch.where(kept, ordered, 0), kept
+    unique = first & (ordered < beyond)
+    return torch.where(unique, ordered, 0), unique
 
 
 def columns_of(

@@ -86,14 +86,14 @@ def cut_rows(batch: TrainingBatch, longest: int) -> TrainingBatch:
     seen = place < stop[..., None]
     place = place.clamp(max=width - 1).flatten(1)
     counts = batch.counts.gather(1, place).view_as(seen) & seen
-    kept = counts.any(dim=-1)
+    has_target = counts.any(dim=-1)
     cut = TrainingBatch.of_rows(
-        account=batch.account[:, None].expand_as(kept)[kept],
-        log=batch.log.gather(1, place).view_as(seen)[kept],
-        next_item=batch.next_item.gather(1, place).view_as(seen)[kept],
-        seen=seen[kept],
-        counts=counts[kept],
+        account=batch.account[:, None].expand_as(has_target)[has_target],
+        log=batch.log.gather(1, place).view_as(seen)[has_target],
+        next_item=batch.next_item.gather(1, place).view_as(seen)[has_target],
+        seen=seen[has_target],
+        counts=counts[has_target],
     )
     if batch.moments is None:
         return cut
-    return replace(cut, moments=batch.moments.gather(1, place).view_as(seen)[kept])
+    return replace(cut, moments=batch.moments.gather(1, place).view_as(seen)[has_target])

@@ -18,7 +18,9 @@ from lightgc2n.errors import SettingError
 class LatentUsers:
     """The A latent users of B accounts, and how likely each of T events is theirs."""
 
-    ownership: Float[Tensor, "B A T"]  # sums to one over A for each event of the history; 0 on padding
+    ownership: Float[
+        Tensor, "B A T"
+    ]  # probability of each latent user for each event; sums to one over A; 0 on padding
     weight: Float[Tensor, "B A"]  # the share of each latent user in the account; sums to one over A
 
 
@@ -51,7 +53,7 @@ class Model(nn.Module):
 
     @abstractmethod
     def encode(self) -> Any:
-        """Compute all that does not depend on the batch: once a training step, once an evaluation."""
+        """Compute everything that does not depend on the batch: once a training step, once an evaluation."""
 
     def losses(self, encoded: Any, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
         """The terms of the loss by name, which the training loop adds; a simple baseline has none."""
@@ -80,7 +82,7 @@ class Model(nn.Module):
         return False
 
     def calibrate(self, validation: Callable[[], Iterator[LabelledBatch]]) -> None:
-        """Select on validation events what training does not learn."""
+        """Select on validation events the values that training does not learn."""
 
     def fitted(self) -> dict[str, float]:
         """The values that `calibrate` selected, for reports."""

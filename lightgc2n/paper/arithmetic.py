@@ -1,6 +1,6 @@
-"""Results that contradict themselves: no ranking of one set of targets could give them.
+"""Find results that contradict themselves: no ranking of one set of targets could give them.
 
-A target at rank r adds 1 to Recall@N and 1/r to MRR@N where r is within N. So between 6 and 20 it adds 1 to
+A target at rank r adds 1 to Recall@N and 1/r to MRR@N if r is at most N. A target at ranks 6 to 20 therefore adds 1 to
 RC@20 - RC@5, and at least 1/20 and at most 1/6 to MRR@20 - MRR@5.
 """
 

@@ -24,9 +24,9 @@ class Experiment:
     runs: Callable[[Setup], Iterable[Entry]]
     section: Callable[[ExperimentResults, Path], Section]
     seeds: int = 1  # default
-    epochs: int = 150  # default most epochs of a run
-    measure: Callable[[Setup, Path], None] = lambda setup, folder: None  # writes what needs no run
-    beside: Callable[[Setup], dict[str, str]] = lambda setup: {}  # which dataset belongs to which
+    epochs: int = 150  # default maximum of epochs of a run
+    measure: Callable[[Setup, Path], None] = lambda setup, folder: None  # writes results that need no run
+    beside: Callable[[Setup], dict[str, str]] = lambda setup: {}  # dataset -> the dataset it is compared with
 
 
 def _of_runs(section: Callable[[ExperimentResults], Section]) -> Callable[[ExperimentResults, Path], Section]:

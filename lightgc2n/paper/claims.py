@@ -1,8 +1,7 @@
 """The claims of the paper's sections on RQ1 to RQ4 and of its appendix, paraphrased, each judged twice.
 
-`theirs` reads the numbers that the paper prints, `ours` our runs, by experiment; without runs there is no
-verdict. Accuracy is judged by MRR@20 under honest protocols, or under the published one where there are no others; the
-verdict says so.
+`theirs` judges by the numbers that the paper prints, `ours` by our runs; without runs there is no verdict. Accuracy is
+judged by MRR@20 under honest protocols. If there are none, the published protocol is used, and the verdict says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence

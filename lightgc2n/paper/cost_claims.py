@@ -1,7 +1,7 @@
 """Claims about time and parameters.
 
-Two times differ clearly where they differ for every seed, and by more than 5 % either way; where runs shared a machine,
-by more than a factor of 2 either way. Parameters are exact.
+Two times differ clearly if they differ for every seed and by more than 5 %, or by more than a factor of 2 if runs
+shared a machine. Parameter counts are exact.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from lightgc2n.paper.findings import NO_RUNS, Finding, counted, settle, tallied
 from lightgc2n.paper.setting_claims import sweep
 
 SLACK = 1.05
-SHARED = 2.0  # the same where runs shared a machine: others slow some epochs down and not others
-LINEAR = 1.1  # time may grow with this power of the data and still be called linear
+SHARED = 2.0  # the factor if runs shared a machine, which slows some epochs down and not others
+LINEAR = 1.1  # growth up to this power of the data counts as linear
 LITTLE = 0.1  # of the parameters
 WIDTHS = {"embedding_width": "embedding", "capsule_width": "capsules"}  # of the model: most of its parameters
 Span = tuple[float, float]
@@ -31,7 +31,7 @@ def span(seeds: Sequence[RunResult]) -> Span:
 
 
 def less(one: Span, other: Span) -> int:
-    """1 where the first is clearly less, -1 where it is clearly not, 0 where they overlap."""
+    """Return 1 if the first is clearly less, -1 if it is clearly not, 0 if they overlap."""
     if one[1] < other[0]:
         return 1
     exact = one[0] == one[1] and other[0] == other[1]
@@ -63,7 +63,7 @@ def fewer_parameters(
     """Whether the model has fewer parameters for each domain it serves than all `losers`.
 
     Args:
-        elsewhere: runs with other settings, those of Table 1: they are reported, and do not decide.
+        elsewhere: runs with the settings of Table 1; they are reported, but do not decide.
     """
     pairs, missing = _pairs(every, losers)
     if not pairs:
@@ -106,7 +106,7 @@ def _least(pairs: Pairs) -> str:
 
 
 def _settings(pairs: Pairs) -> str:
-    """The model's widths, which make most of its parameters; empty where they are unknown."""
+    """Return the model's widths, which determine most of its parameters; empty if unknown."""
     settings = [ours.settings for ours, _ in pairs.values()]
     widths = {name: {str(one[name]) for one in settings if name in one} for name in WIDTHS}
     texts = [f"{what} {' or '.join(sorted(widths[name]))}" for name, what in WIDTHS.items() if widths[name]]
@@ -246,7 +246,7 @@ def _called(seed: RunResult) -> str:
 
 
 def _growth(compared: Comparison, model: str) -> Span | None:
-    """The bounds of the time on all data over that on the least share; none where that is zero or missing."""
+    """Return the bounds of the time on all data divided by that on the smallest share; None if zero or missing."""
     spans = {share: span(seeds) for share, seeds in _by_share(compared, [model]).items()}
     if len(spans) < 2 or min(spans[min(spans)]) <= 0:
         return None

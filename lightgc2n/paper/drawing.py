@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 4.2, 2.7  # of a panel, in inches: text stays readable when it fills a phone
 BAR_HEIGHT, LEGEND_ROW, END_ROW = 0.18, 0.2, 0.17
 MANY = 5  # lines
-# Without a patch the leader line reaches the name itself, not a box around it.
+# Without a patch the leader line reaches the label itself, not a box around it.
 LEADER: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.7, "relpos": (0, 0.5), "shrinkA": 1, "patchA": None}
 DOTS_AN_INCH = 200
 UNDATED = {"metadata": {"Date": None, "Creator": None, "Format": None, "Type": None}}
@@ -57,7 +57,7 @@ def saved(panels: Sequence[Figure], salt: str, kind: Literal["png", "svg"]) -> b
     """A file with the panels side by side, two in a row.
 
     Args:
-        salt: makes names inside an SVG file the same at every drawing.
+        salt: makes ids inside an SVG file reproducible.
     """
     try:
         from matplotlib import rc_context
@@ -93,7 +93,7 @@ def _height(panel: Figure) -> float:
 
 
 def _beside(panel: Figure) -> int:
-    """How many bars share a category: one where each category belongs to one series, as kinds of one thing."""
+    """Return how many bars share a category: one if each category belongs to one series."""
     words = [x for line in panel.series for x in line.x]
     return 1 if len(set(words)) == len(words) else len(panel.series)
 
@@ -122,7 +122,7 @@ def _has_legend(panel: Figure) -> bool:
 
 
 def _labels_ends(panel: Figure) -> bool:
-    """Whether there are so many lines that each has its name at its end instead of a legend."""
+    """Whether there are so many lines that each is labelled at its end instead of in a legend."""
     return panel.kind == "lines" and len(panel.series) > MANY
 
 

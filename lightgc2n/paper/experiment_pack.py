@@ -1,7 +1,7 @@
-"""An experiment as one archive for a machine that has torch and little else, and its results as another.
+"""Pack an experiment into one archive for a machine that has torch and little else, and pack its results.
 
 A pack holds data/DATASET, NAME/plan.toml and NAME/experiment.json of each experiment, and the source of this package.
-Results hold the run folders: of a finished run the files that a report reads, of an unfinished one all it resumes from.
+Results hold the run folders: the files that a report reads of a finished run, all files of an unfinished one.
 """
 
 import shutil
@@ -36,7 +36,7 @@ PACKED = "pack.sha256"  # the checksum of the pack that a work folder was made f
 
 
 def pack(names: list[str], setup: Setup, command: str, archive: Path, force: bool = False) -> State:
-    """Writes plans, datasets and this package to one archive."""
+    """Write plans, datasets and this package to one archive."""
     data = {source.name: f"../{DATA}/{source.name}" for source in setup.sources}
     with new_file(archive, force) as temporary, tempfile.TemporaryDirectory() as folder:
         state = prepare(names, setup, Path(folder), command, data)
@@ -51,7 +51,7 @@ def pack(names: list[str], setup: Setup, command: str, archive: Path, force: boo
 
 
 def run_pack(archive: Path, results: Path, pace: Pace) -> State:
-    """Runs the plans of a pack in a folder beside `results`, then writes `results`; existing results resume."""
+    """Run the plans of a pack in a folder beside `results`, then write `results`; existing results resume."""
     work = results.with_name(f"{results.name}.work")
     _refuse_other_archive(archive, results)
     _open(archive, results, work)
@@ -80,7 +80,7 @@ def _refuse_other_archive(archive: Path, results: Path) -> None:
 
 
 def unpack(results: Path, out: Path) -> list[str]:
-    """Copies the run folders of results to OUT/NAME and returns the experiments; finished runs there are kept."""
+    """Copy the run folders of results to OUT/NAME and return the experiments; finished runs there are kept."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         _extract(results, folder)
@@ -106,7 +106,7 @@ def _is_newer(run: Path, to: Path) -> bool:
 
 
 def _copy_run(run: Path, to: Path) -> None:
-    """Copies a run, its results last: a run with results is finished."""
+    """Copy a run, its results last, because a run with results is finished."""
     if (run / RUN).is_file():  # not the folder of logs
         refuse_foreign_run(to)
     shutil.copytree(run, to, dirs_exist_ok=True, ignore=shutil.ignore_patterns(RESULTS))
@@ -116,7 +116,7 @@ def _copy_run(run: Path, to: Path) -> None:
 
 
 def _open(archive: Path, results: Path, work: Path) -> None:
-    """Extracts the pack into the work folder, then the results of an earlier call."""
+    """Extract the pack into the work folder, then the results of an earlier call."""
     if not archive.is_file():
         raise DataError(
             f"{archive}: no such file. Make one with: lightgc2n experiment NAME --data DIR --pack {archive}"
@@ -152,7 +152,7 @@ def _collect(work: Path, names: list[str], results: Path) -> None:
 
 
 def _worth_keeping(folder: Path) -> Iterator[Path]:
-    """The files that a report or the next call reads."""
+    """Yield the files that a report or the next call reads."""
     for path in sorted(folder.rglob("*")):
         run = folder / path.relative_to(folder).parts[0]
         finished = run.is_dir() and (run / RESULTS).is_file()

@@ -25,7 +25,7 @@ class Source:
     folder: Path
     kind: str
     domains: tuple[str, ...]
-    targets_apart: bool  # the source has a target of its own for each domain
+    targets_apart: bool  # the source has a separate target for each domain
     timed: bool = False
 
     @property
@@ -39,12 +39,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Setup:
-    """The options of the command; the experiment decides what they leave open."""
+    """The options of the command; the experiment decides the rest."""
 
     sources: tuple[Source, ...]
     protocol: str = "auto"
     seeds: int | None = None
-    budget: int | None = None  # most epochs of a run
+    budget: int | None = None  # maximum of epochs of a run
     models: str = ""
     config: Path | None = None
     changes: Tables = field(default_factory=dict)  # of --set: table -> name -> value
@@ -58,14 +58,14 @@ class Setup:
                 raise SettingError(f"--set: {unknown_name('table', table, known)}")
 
     def chosen(self, models: Iterable[str]) -> list[str]:
-        """The models of --models, or else these."""
+        """Return the models of --models, or these by default."""
         return zoo.choose_models(self.models) if self.models else list(models)
 
     def protocol_of(self, source: Source) -> str:
         return OF_KIND[source.kind] if self.protocol == "auto" else self.protocol
 
     def views(self) -> Iterator[tuple[Source, str]]:
-        """Each dataset with one domain, and each domain of one with several; a quick run uses the first alone."""
+        """Yield each dataset with one domain, and each domain of the others; a quick run uses the first only."""
         for source in self.sources:
             domains = source.domains if source.two_domains else ("",)
             yield from ((source, domain) for domain in (domains[:1] if self.quick else domains))
@@ -97,7 +97,7 @@ def source_of(folder: Path) -> Source:
 
 
 def sources_of(folders: Iterable[Path]) -> tuple[Source, ...]:
-    """The datasets; two with the same name are an error, since runs are named after them."""
+    """Return the datasets; raise an error if two have the same name, because runs are named after them."""
     sources = tuple(source_of(folder) for folder in folders)
     for name in {source.name for source in sources}:
         if (count := sum(source.name == name for source in sources)) > 1:
@@ -106,7 +106,7 @@ def sources_of(folders: Iterable[Path]) -> tuple[Source, ...]:
 
 
 def settings_file(config: Path | None, entry: Entry) -> Path | None:
-    """The settings file of a run: in the folder of its domain, of its dataset, or else in `config` itself."""
+    """Return the settings file of a run from the folder of its domain or dataset, or from `config` itself."""
     if config is None:
         return None
     names = (f"{entry.source.name}-{entry.domain}", entry.domain, entry.source.name)
@@ -128,8 +128,8 @@ def plan_lines(
     """The plan of an experiment, in TOML.
 
     Args:
-        seeds: how many, where the setup leaves it open.
-        epochs: the most of a run, where its settings file, the setup and the entry leave it open.
+        seeds: the number of seeds, unless the setup has one.
+        epochs: the maximum of a run, unless its settings file, the setup or the entry has one.
         data: the folder of each dataset, relative to the plan.
     """
     for entry in entries:

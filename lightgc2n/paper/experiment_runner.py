@@ -23,7 +23,7 @@ PLAN, DATA = "plan.toml", "data"
 
 @dataclass(frozen=True)
 class Pace:
-    """The device and the parallelism of runs, which change seconds and no other number."""
+    """The device and the parallelism of runs; they change only the measured times."""
 
     device: str = "cpu"
     at_once: int = 1
@@ -41,12 +41,12 @@ class State:
 
 
 def prepare(names: list[str], setup: Setup, out: Path, command: str, data: Mapping[str, str] | None = None) -> State:
-    """Writes the plan and the description of each experiment to OUT/NAME.
+    """Write the plan and the description of each experiment to OUT/NAME.
 
     One of several experiments that does not fit the data is skipped.
 
     Args:
-        data: the folder of each dataset relative to a plan, where it is not its present one.
+        data: the folder of each dataset relative to a plan, if it will differ from the present one.
     """
     state = State()
     claim_experiments(out, names)
@@ -63,7 +63,7 @@ def prepare(names: list[str], setup: Setup, out: Path, command: str, data: Mappi
 
 
 def run_experiments(names: list[str], setup: Setup, out: Path, command: str, pace: Pace) -> State:
-    """Runs experiments in OUT; finished runs are kept, interrupted ones resume."""
+    """Run experiments in OUT; finished runs are kept, interrupted ones resume."""
     state = prepare(names, setup, out, command)
     fitting = [name for name in names if name not in state.skipped]
     for name in fitting:
@@ -73,7 +73,7 @@ def run_experiments(names: list[str], setup: Setup, out: Path, command: str, pac
 
 
 def run_plans(names: list[str], out: Path, state: State, pace: Pace) -> None:
-    """Trains and tests the runs of experiments whose plans are written."""
+    """Train and test the runs of experiments whose plans are written."""
     budget = TimeBudget(pace.seconds)
     for name in names:
         plan = out / name / PLAN
@@ -96,11 +96,11 @@ def _write_plan(name: str, setup: Setup, folder: Path, data: Mapping[str, str]) 
     with new_file(folder / PLAN, force=True) as temporary:
         temporary.write_text("\n".join(lines), encoding="utf-8")
     if lines:
-        read_plan(folder / PLAN)  # a wrong setting is an error before anything starts
+        read_plan(folder / PLAN)  # report a wrong setting before anything starts
 
 
 def _describe(name: str, setup: Setup, folder: Path, command: str) -> None:
-    """Records the command, the runs and their settings files for each dataset."""
+    """Record the command, the runs and their settings files for each dataset."""
     experiment = EXPERIMENTS[name]
     pairs, entries = experiment.beside(setup), list(experiment.runs(setup))
     requests = {
@@ -117,7 +117,7 @@ def _describe(name: str, setup: Setup, folder: Path, command: str) -> None:
 
 
 def merge_requests(folder: Path, name: str, more: Mapping[str, Any]) -> None:
-    """Adds requests to those in the experiment.json of this folder, dataset by dataset."""
+    """Add requests to those in the experiment.json of this folder, dataset by dataset."""
     path = folder / EXPERIMENT
     before: dict[str, Any] = read_experiment(folder) if path.is_file() else {"asked": {}, "quick": False}
     requests = before["asked"]
@@ -146,6 +146,6 @@ def _holds_only_data(out: Path) -> bool:
 
 
 def require_data(setup: Setup) -> None:
-    """Raises an error where no dataset is given."""
+    """Raise an error if no dataset is given."""
     if not setup.sources:
         raise SettingError("no data: give --data DIR, a prepared dataset, or --quick for generated households.")

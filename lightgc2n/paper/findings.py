@@ -23,7 +23,7 @@ class Finding:
 
 
 def settle(wins: int, losses: int, total: int, share: float = 1.0) -> Holding:
-    """What `wins` and `losses` of `total` comparisons say; the others are undecided.
+    """Return the verdict of `wins` and `losses` in `total` comparisons; the others are undecided.
 
     Args:
         share: of the comparisons that must be won for the claim to hold.
@@ -40,18 +40,18 @@ NO_RUNS = Finding("cannot be told", "No such runs.")
 
 
 def tallied(signs: Sequence[int], why: str, missing: int = 0) -> Finding:
-    """The finding of comparisons that are for the claim (1), against it (-1), undecided (0) or missing."""
+    """Return the finding of comparisons that support the claim (1), contradict it (-1), or are undecided (0)."""
     wins, losses, total = signs.count(1), signs.count(-1), len(signs) + missing
     return Finding(settle(wins, losses, total), f"{counted(wins, losses, total)}. {why}.")
 
 
 def _enough(total: int, share: float) -> str:
-    """How many comparisons are enough, for a claim that does not need all."""
+    """Return how many comparisons are enough, for a claim that does not need all."""
     return "" if share == 1 else f"; {ceil(share * total)} are enough"
 
 
 def counted(wins: int, losses: int, total: int) -> str:
-    """How many of the comparisons are for a claim, against it, and undecided."""
+    """Return how many comparisons support a claim, contradict it, and are undecided."""
     left = total - wins - losses
     against = f", {losses} clearly against it" if losses else ""
     plural = "comparison" if total == 1 else "comparisons"
@@ -59,12 +59,12 @@ def counted(wins: int, losses: int, total: int) -> str:
 
 
 def only_drawn(figure: str) -> Finding:
-    """The finding for a claim that the paper shows as a picture alone."""
+    """Return the finding for a claim that the paper shows only as a figure."""
     return Finding("cannot be told", f"{figure} shows it without printing a number.")
 
 
 def printed(cells: Cells, winners: Sequence[str], losers: Sequence[str], share: float = 1.0) -> Finding:
-    """Whether each of `winners` is printed above each of `losers`, on every dataset by every metric."""
+    """Judge whether each of `winners` is printed above each of `losers`, on every dataset by every metric."""
     datasets = list(dict.fromkeys(dataset for dataset, _ in cells))
     pairs = list(product(datasets, winners, losers, METRICS))
     won = [cells[data, winner][metric] > cells[data, loser][metric] for data, winner, loser, metric in pairs]
@@ -96,7 +96,7 @@ class Evidence:
     differences: tuple[Difference, ...]
     signs: tuple[int, ...]
     missing: tuple[str, ...] = ()
-    unmade: int = 0  # comparisons with what is missing
+    unmade: int = 0  # comparisons that involve missing runs
 
     @property
     def total(self) -> int:
@@ -109,14 +109,14 @@ class Evidence:
         return counted(self.signs.count(1), self.signs.count(-1), self.total)
 
     def deciding(self) -> Difference | None:
-        """The comparison that is least in favour of the claim."""
+        """The comparison that supports the claim least."""
         return min(self.differences, key=lambda one: one.high, default=None)
 
 
-def gather(questions: Sequence[tuple[Comparison, Sequence[str], Sequence[str]]]) -> Evidence:
-    """Every run of a winner against every run of a loser, each named as in the zoo."""
+def gather(pairings: Sequence[tuple[Comparison, Sequence[str], Sequence[str]]]) -> Evidence:
+    """Compare every run of a winner with every run of a loser; models are named as in the zoo."""
     differences, missing, unmade = [], [], 0
-    for compared, winners, losers in questions:
+    for compared, winners, losers in pairings:
         missing += [f"{name} on {compared.dataset}" for name in (*winners, *losers) if not compared.of_models([name])]
         for winner, loser in product(winners, losers):
             pairs = list(product(compared.of_models([winner]), compared.of_models([loser])))
@@ -128,19 +128,19 @@ def gather(questions: Sequence[tuple[Comparison, Sequence[str], Sequence[str]]])
 def measured(
     every: Sequence[Comparison], winners: Sequence[Sequence[str]], losers: Sequence[Sequence[str]], share: float = 1.0
 ) -> Finding:
-    """Whether the runs of `winners` are above those of `losers`.
+    """Judge whether the runs of `winners` are above those of `losers`.
 
     Args:
         winners: models of the paper, each by its names in the zoo; one of them is enough.
         losers: likewise.
     """
-    questions = [
+    pairings = [
         (compared, _present(compared, winners), _present(compared, losers))
         for compared in every
         if any(map(compared.of_models, winners)) and any(map(compared.of_models, losers))
     ]
-    honest = gather([question for question in questions if question[0].honest])
-    leaking = gather([question for question in questions if not question[0].honest])
+    honest = gather([pairing for pairing in pairings if pairing[0].honest])
+    leaking = gather([pairing for pairing in pairings if not pairing[0].honest])
     decisive = honest if honest.total else leaking
     if not decisive.differences:
         return NO_RUNS

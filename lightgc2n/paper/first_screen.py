@@ -1,7 +1,7 @@
 """The first screen: the main finding in one sentence, then the result of LightGC²N in each test.
 
-Everything is computed from the runs of Table 1. A simple baseline counts as better by more than chance in a test where
-one of them is clearly above LightGC²N, by the same rule as for the claims, corrected over all of them and all tests.
+Everything is computed from the runs of Table 1. A simple baseline is better by more than chance in a test if one of
+them is clearly above LightGC²N, by the rule of the claims, corrected over all baselines and tests.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -36,14 +36,14 @@ def opening_of(
     beside: Mapping[tuple[str, str], str] | None = None,
     data: Mapping[str, str] | None = None,
 ) -> Opening | None:
-    """The first screen; none where nothing was run.
+    """Return the first screen; None if nothing was run.
 
     Args:
         results: of Table 1.
         simple: names of the simple baselines.
         paper: the paper's own table.
-        beside: the paper's name of a dataset, by our dataset and protocol, where its table is of that test.
-        data: notes on datasets that stand beside the paper's.
+        beside: the paper's name of a dataset, by our dataset and protocol, if its table covers that test.
+        data: notes on datasets that are compared with the paper's.
     """
     tests = comparisons(results)
     tests = [test for test in tests if MODEL in test.runs] or tests
@@ -115,7 +115,7 @@ def _counted(rules: int, number: int, what: str, which: str = "") -> str:
 
 
 def _sure(better: int, clear: int) -> str:
-    """How many of these are beyond chance."""
+    """Return how many of these are beyond chance."""
     if better <= 1:
         return "" if not better else ", by more than chance" if clear else ", which may be chance"
     return f", in {({0: 'none', better: 'all'}).get(clear, clear)} of them by more than chance"

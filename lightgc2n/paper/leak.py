@@ -1,4 +1,4 @@
-"""`leak`, ours: each model's score as the protocol goes from the target in the input to honest logs."""
+"""`leak`, our own experiment: each model's score from the target in the input to honest logs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,18 +36,18 @@ SHOWN = ("RC@5", DECISIVE)
 
 @dataclass(frozen=True)
 class Ladder:
-    """Windows, and logs of the same service where there are any."""
+    """Windows, and logs of the same service if there are any."""
 
     windows: Source
     logs: Source | None
 
 
 def ladders(sources: Sequence[Source]) -> list[Ladder]:
-    """The first windows with the first logs, the second with the second, and so on."""
+    """Pair the first windows with the first logs, the second with the second, and so on."""
     windows = [source for source in sources if source.kind == "windows"]
     logs = [source for source in sources if source.kind == "logs"]
     if not windows:
-        raise DataError("leak: needs random windows, as --data WINDOWS LOGS, where LOGS are logs of the same service.")
+        raise DataError("leak: needs random windows: --data WINDOWS LOGS, where LOGS are logs of the same service.")
     return [Ladder(one, other) for one, other in zip_longest(windows, logs) if one is not None]
 
 
@@ -81,7 +81,7 @@ def section_of_leak(results: ExperimentResults) -> Section:
 
 
 def beside(setup: Setup) -> dict[str, str]:
-    """For each dataset of windows the logs that belong to it, by name."""
+    """Return for each dataset of windows the name of its logs."""
     return {ladder.windows.name: ladder.logs.name for ladder in ladders(setup.sources) if ladder.logs is not None}
 
 

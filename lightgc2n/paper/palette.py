@@ -1,8 +1,8 @@
 """Colours that colour-blind readers can distinguish, in light and dark mode; markers and line styles repeat them.
 
-Plots are drawn with the light colours. On the page each becomes a variable of the style sheet, so that plots follow the
-reader's choice of light or dark mode. LightGC²N has one colour in every plot, models of ours have another, and no other
-model has either.
+Plots are drawn with the light colours. On the page each colour becomes a CSS variable, so that plots follow the
+reader's light or dark mode. LightGC²N has the same colour in every plot, our models another, and no other model uses
+either.
 """
 
 from collections.abc import Iterator, Sequence

@@ -23,7 +23,9 @@ def identified(out: Path) -> list[dict[str, Any]]:
             result = json.loads(path.read_text(encoding="utf-8"))
             studies.append({"dataset": result["dataset"]["name"], "given": result["tables"]["given"]})
         except (ValueError, KeyError, TypeError) as problem:
-            raise DataError(f"{path}: not the results of lightgc2n identify: {problem!r}. Make them again.") from None
+            raise DataError(
+                f"{path}: not the results of lightgc2n identify: {problem!r}. Run identify again."
+            ) from None
     return studies
 
 

@@ -14,7 +14,7 @@ LONGEST, SHORTEST, STEP = 12, 4, 3  # events of a window, and the step from the 
 
 
 def quick_data(folder: Path, world: HouseholdConfig = WORLD) -> tuple[Path, Path]:
-    """The folders of logs and windows; existing ones are kept."""
+    """Return the folders of logs and windows; existing ones are kept."""
     if not (folder / HOMES / MANIFEST).is_file():
         generate(world, 0, folder / HOMES)
     if not (folder / WINDOWS / MANIFEST).is_file():
@@ -24,7 +24,7 @@ def quick_data(folder: Path, world: HouseholdConfig = WORLD) -> tuple[Path, Path
 
 
 def cut_windows(logs: Dataset, out: Path) -> None:
-    """Writes overlapping windows of each log, as the published benchmark has them, the target last."""
+    """Write overlapping windows of each log, the target last, as in the published benchmark."""
     begin, end, owner = [], [], []
     for account, start, stop in zip(logs.sequence_accounts, logs.offsets[:-1], logs.offsets[1:], strict=True):
         for last in range(int(stop), int(start) + SHORTEST - 1, -STEP):

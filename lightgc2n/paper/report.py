@@ -1,4 +1,4 @@
-"""The report on all experiments of a folder, made from their run folders alone."""
+"""The report on all experiments of a folder, made from their run folders."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -62,7 +62,7 @@ def document(out: Path) -> Document:
 
 
 def opening(results: ExperimentResults) -> Opening | None:
-    """The first screen, with the paper's numbers beside those on its data."""
+    """Return the first screen, with the paper's numbers beside ours on its data."""
     sets = {(part.dataset, part.protocol): paper_set(part.dataset, part.protocol) for part in parts_of(results)}
     notes = {name: " ".join(notes_on_data(name)) for (name, _), beside in sets.items() if beside}
     simple = {name for name, entry in zoo.ZOO.items() if entry.is_simple}
@@ -70,13 +70,13 @@ def opening(results: ExperimentResults) -> Opening | None:
 
 
 def has_results(out: Path) -> bool:
-    """Whether any run is finished, or any dataset described."""
+    """Whether any run is finished or any dataset has statistics."""
     runs = (path for name in EXPERIMENTS for path in (out / name).glob(f"*/{RESULTS}"))
     return any(True for _ in runs) or (out / "statistics" / EXPERIMENT).is_file()
 
 
 def write(out: Path) -> Path:
-    """Writes the report and returns the path of its page."""
+    """Write the report and return the path of its page."""
     from lightgc2n.paper.report_files import write_report
 
     write_report(document(out), out)

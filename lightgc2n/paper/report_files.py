@@ -18,7 +18,7 @@ NAME = re.compile(r"[\w.+-]+")
 
 
 def write_report(document: Document, folder: Path) -> None:
-    """Writes all files to `folder`; each appears whole, and replaces an existing one."""
+    """Write all files to `folder`; each is written atomically and replaces an existing one."""
     _refuse_names(document)
     for name, content in _files(document):
         with new_file(folder / name, force=True) as temporary:
@@ -26,7 +26,7 @@ def write_report(document: Document, folder: Path) -> None:
 
 
 def _files(document: Document) -> Iterator[tuple[str, bytes]]:
-    """The files of a report, the page last: where it exists, all others do."""
+    """Yield the files of a report, the page last, so that a page implies all others."""
     for section in document.sections:
         for table in section.tables:
             yield f"tables/{table.name}.csv", csv_text(table).encode()
@@ -59,7 +59,7 @@ def _refuse_names(document: Document) -> None:
 
 
 def report_markdown(document: Document) -> str:
-    """The report in Markdown: pictures are linked, notes stand below their table."""
+    """Render the report in Markdown: figures are linked, notes follow their table."""
     return "\n".join(_lines(document)).rstrip() + "\n"
 
 

@@ -12,7 +12,7 @@ from lightgc2n.paper.document import CALLED, Document, Figure, Verdict
 from lightgc2n.paper.drawing import panels_of, saved
 from lightgc2n.paper.palette import COLOURS, LOOKS_LIKE
 
-# Matplotlib's style sheet matches every element, so it would change the whole page.
+# Matplotlib's style sheet matches every element, so it would restyle the whole page.
 LEFT_OUT = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", re.DOTALL)
 SVG_START = re.compile(r"<svg\b[^>]*?(viewBox=\"[^\"]*\")[^>]*>")
 NAMED = re.compile(r'(\bid="|href="#|url\(#)')
@@ -76,13 +76,13 @@ def report_html(document: Document) -> str:
         unbroken=unbroken,
         text_of=text_of,
     )
-    drawn = {
+    pictures = {
         figure.name: list(zip(panels_of(figure), inline_pictures(figure), strict=True))
         for section in document.sections
         for figure in section.figures
     }
     return environment.get_template("report.html.jinja").render(
-        document=document, drawn=drawn, reading=READING, style=style_sheet()
+        document=document, pictures=pictures, reading=READING, style=style_sheet()
     )
 
 
@@ -93,7 +93,7 @@ def inline_pictures(figure: Figure) -> list[str]:
 
 
 def inline(svg: str, name: str) -> str:
-    """An SVG file as part of a page: no prologue, unique ids, and the colours of the page's style sheet."""
+    """Convert an SVG file to a part of a page: no prologue, unique ids, and the colours of the page's style sheet."""
     body = LEFT_OUT.sub("", svg[svg.index("<svg") :])
     body = SVG_START.sub(r'<svg \1 aria-hidden="true" focusable="false">', body, count=1)
     prefix = re.sub(r"\W+", "-", name)
@@ -131,13 +131,13 @@ def _plain(value: float | str) -> str:
 
 
 def tally(verdicts: Sequence[Verdict], who: str) -> dict[str, int]:
-    """How many verdicts say each word, in the order of `MARKS`."""
+    """Count the verdicts by their word, in the order of `MARKS`."""
     counts = Counter(getattr(verdict, who) for verdict in verdicts)
     return {word: counts[word] for word in MARKS}
 
 
 def plural(word: str, count: int) -> str:
-    """A verdict as the end of "3 ..."."""
+    """Return a verdict as the end of "3 ..."."""
     many = {"holds": "hold", "does not hold": "do not hold"}
     return word if count == 1 else many.get(word, word)
 

@@ -63,7 +63,11 @@ def metric_notes(groups: Sequence[ResultGroup]) -> list[str]:
 def p_against_best(groups: Sequence[ResultGroup]) -> dict[str, Cell]:
     """The p-value of the paired test against the best group, for groups with the same targets."""
     best = max(groups, key=lambda group: group.metric(DECISIVE))
-    same = {group.title: group.gained[DECISIVE] for group in groups if group.first.questions == best.first.questions}
+    same = {
+        group.title: group.gained[DECISIVE]
+        for group in groups
+        if group.first.targets_checksum == best.first.targets_checksum
+    }
     p_values = {title: p for title, (_, p) in paired_against(best.title, same, best.first.owner).items()}
     cells = {}
     for group in groups:
@@ -187,11 +191,11 @@ def cost_note(groups: Sequence[ResultGroup]) -> str:
 
 
 def one_figure(name: str, title: str, panels: Sequence[Figure]) -> tuple[Figure, ...]:
-    """Several plots as small multiples; a single one stays as it is."""
+    """Join several plots into small multiples; a single one is returned as it is."""
     if len(panels) < 2:
         return tuple(panels)
-    first, given = panels[0], [command for panel in panels for command in panel.command.split(" && ")]
-    commands = " && ".join(dict.fromkeys(given))
+    first, every = panels[0], [command for panel in panels for command in panel.command.split(" && ")]
+    commands = " && ".join(dict.fromkeys(every))
     return (Figure(name, title, first.kind, first.x_label, first.y_label, (), commands, panels=tuple(panels)),)
 
 
@@ -207,7 +211,7 @@ def row_title(group: ResultGroup, label: str = "") -> str:
 
 
 def paper_cells(scores: Mapping[str, float] | None, broken: Sequence[str] = ()) -> list[Cell]:
-    """The paper's four metrics for one model, marked where they are impossible."""
+    """Return the paper's four metrics for one model, marked if they are impossible."""
     if scores is None:
         return [Cell("-")] * len(METRICS)
     notes = [f"The paper's row: {'; '.join(broken)}." if broken else "", *[""] * (len(METRICS) - 1)]

@@ -1,4 +1,4 @@
-"""Claims about the best value of a setting: the values that may be the best, given the tested accounts."""
+"""Claims about the best value of a setting: the values that may be the best, given the test accounts."""
 
 from collections import Counter
 from collections.abc import Sequence, Set
@@ -24,7 +24,7 @@ class Best:
     value: float
     candidates: frozenset[float]
     tried: frozenset[float]
-    rival: Difference  # the best run against the one nearest to it
+    rival: Difference  # the best run against the closest one
 
     def __str__(self) -> str:
         close, others = len(self.candidates) - 1, len(self.tried) - 1
@@ -34,7 +34,7 @@ class Best:
 
 
 def sweep(compared: Comparison, setting: str) -> dict[float, str]:
-    """value -> run, of the runs that differ in `setting` alone from the value that most runs have."""
+    """Map values to runs, for the runs that differ only in `setting` from the majority."""
     runs = compared.of_models([MODEL])
     settings = {run: compared.runs[run][0].settings for run in runs}
     base = {name: _most_common([settings[run].get(name) for run in runs]) for name in SWEPT if name != setting}
@@ -43,7 +43,7 @@ def sweep(compared: Comparison, setting: str) -> dict[float, str]:
 
 
 def best_of(compared: Comparison, setting: str) -> Best | None:
-    """The best value of a sweep; none where fewer than two values were tried."""
+    """Return the best value of a sweep; None if fewer than two values were tried."""
     runs = sweep(compared, setting)
     if len(runs) < 2:
         return None
@@ -57,7 +57,7 @@ def best_of(compared: Comparison, setting: str) -> Best | None:
 
 
 def _best_values(every: Sequence[Comparison], settings: Sequence[str]) -> list[Best]:
-    """The best values under honest protocols, or under the published one where there is no other."""
+    """Return the best values under honest protocols, or under the published one if there is no other."""
     chosen = decisive([compared for compared in every if any(len(sweep(compared, name)) > 1 for name in settings)])
     return [best for compared in chosen for name in settings if (best := best_of(compared, name)) is not None]
 

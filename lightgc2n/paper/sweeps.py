@@ -27,7 +27,7 @@ TENTHS = tuple(step / 10 for step in range(1, 11))
 
 @dataclass(frozen=True)
 class Sweep:
-    """One setting with the values that are tried, and those of a quick run."""
+    """One setting and the values to try, in a full and in a quick run."""
 
     symbol: str  # in the names of runs
     setting: str
@@ -39,7 +39,7 @@ class Sweep:
         return f"{self.symbol}-{value}"
 
     def value(self, group: ResultGroup) -> float | None:
-        """The value of a run of this sweep; none for another run."""
+        """Return the value of a run of this sweep; None for another run."""
         value = group.settings.get(self.setting)
         return None if value is None or group.label != self.label(value) else float(value)
 
@@ -103,7 +103,7 @@ def _section(results: ExperimentResults, title: str, text: tuple[str, ...], swee
 
 
 def _values(groups: Sequence[ResultGroup], sweep: Sweep) -> dict[float, ResultGroup]:
-    """value -> group, of the runs of one sweep, the smallest value first."""
+    """Map values to groups for the runs of one sweep, the smallest value first."""
     values = {value: group for group in groups if (value := sweep.value(group)) is not None}
     return dict(sorted(values.items()))
 
@@ -133,7 +133,7 @@ def _table(part: Part, sweeps: Sequence[Sweep]) -> Table:
 
 
 def _title(group: ResultGroup, sweeps: Sequence[Sweep]) -> str:
-    """The meaning and value of the varied setting; empty for a run without one."""
+    """Return the meaning and value of the varied setting; empty for a run without one."""
     own = next((sweep for sweep in sweeps if sweep.value(group) is not None), None)
     return f"{MEANING[own.symbol]} = {group.settings[own.setting]}" if own else ""
 
@@ -154,6 +154,6 @@ def _pictures(part: Part, sweep: Sweep) -> Iterator[Figure]:
         time = Series("lightgc2n", values, tuple(group.seconds_per_epoch or 0.0 for group in runs))
         size = Series("lightgc2n", values, tuple(float(group.parameters) for group in runs))
         shown |= {"time": ("seconds an epoch",) * 2 + ((time,),), "parameters": ("parameters",) * 2 + ((size,),)}
-    for name, (what, unit, drawn) in shown.items():
+    for name, (what, unit, curves) in shown.items():
         title = f"{part.dataset}: {what} by {meaning}"
-        yield Figure(part.file(sweep.symbol, name), title, "lines", meaning, unit, drawn, part.results.command(runs))
+        yield Figure(part.file(sweep.symbol, name), title, "lines", meaning, unit, curves, part.results.command(runs))

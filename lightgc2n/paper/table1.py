@@ -106,7 +106,7 @@ def _section(results: ExperimentResults, title: str, text: str, table_of: Callab
 
 
 def paper_set(dataset: str, protocol: str) -> str:
-    """The paper's name of a dataset, where its tables cover that dataset and protocol; empty elsewhere."""
+    """Return the paper's name of a dataset if its tables cover that dataset and protocol, else an empty string."""
     return PAPER_SETS.get(dataset.lower(), "") if protocol in PUBLISHED else ""
 
 
@@ -125,7 +125,7 @@ def _ablation(part: Part) -> Table:
 
 
 def _beside(part: Part, published: Mapping[tuple[str, str], Scores], names: Mapping[str, str]) -> dict[str, Scores]:
-    """The paper's scores of the groups that its table has; `names` are the paper's names of models in the zoo."""
+    """Return the paper's scores of the groups in its table; `names` maps models of the zoo to the paper's names."""
     dataset = paper_set(part.dataset, part.protocol)
     named = {group.title: (dataset, names.get(group.model, "")) for group in part.groups}
     return {title: published[which] for title, which in named.items() if which in published}
@@ -134,7 +134,7 @@ def _beside(part: Part, published: Mapping[tuple[str, str], Scores], names: Mapp
 def _with_metrics(
     part: Part, heads: Sequence[str], rows: Sequence[list[Cell]], beside: Mapping[str, Scores], notes: Iterable[str]
 ) -> Table:
-    """Metrics and p, the paper's numbers where there are some, and costs."""
+    """Return metrics and p, the paper's numbers if there are any, and costs."""
     metrics, broken = metric_cells(part.groups), impossible(beside)
     theirs = [f"paper {metric}" for metric in METRICS] if beside else []
     cells = [
@@ -153,7 +153,7 @@ def _with_metrics(
 
 
 def notes_on_data(dataset: str) -> Iterator[str]:
-    """How a dataset differs from the paper's, where the paper's numbers stand beside it."""
+    """Yield notes on how a dataset differs from the paper's, if the paper's numbers are beside it."""
     if dataset.lower() == "hvideo-v-pair":
         yield "Another edition of the paper's HV-V, with other accounts and items, so numbers differ from the paper's."
     else:
@@ -190,7 +190,7 @@ def _picture(part: Part) -> Figure:
 
 
 def _drawn_as(group: ResultGroup) -> str:
-    """The kind of a bar, which decides its colour."""
+    """Return the kind of a bar, which decides its colour."""
     model, ours, parts, others, simple = DRAWN
     if zoo.ZOO[group.model].is_simple:
         return simple

@@ -221,9 +221,9 @@ class DisenReasonStyle(Model):
         # The spectrum always has L places; only places with events are kept.
         bands = self.bands(pad(events, (0, 0, self.config.max_length - width, 0)))[:, -width:].flatten(0, 1)  # B
         at = known.flatten().nonzero()[:, 0]
-        kept = bands.index_select(0, at)
-        kept = self.band_norm(kept + self.feed_forward(kept))
-        return torch.zeros_like(bands).index_copy(0, at, kept).view(*items.shape, *bands.shape[1:])
+        packed = bands.index_select(0, at)
+        packed = self.band_norm(packed + self.feed_forward(packed))
+        return torch.zeros_like(bands).index_copy(0, at, packed).view(*items.shape, *bands.shape[1:])
 
     def summaries(self, bands: Float[Tensor, "I W Q D"], known: Bool[Tensor, "I W"]) -> Float[Tensor, "I Q D"]:
         """g: one vector for each band."""

@@ -202,9 +202,9 @@ class HRNN(Model):
         self.feed.reset_stored()
 
     def warm_start_tensors(self) -> dict[str, str]:
-        kept = [f"feed.{name}" for name, _ in self.feed.named_buffers()]  # the stored states of accounts, if any
+        stored = [f"feed.{name}" for name, _ in self.feed.named_buffers()]  # the stored states of accounts, if any
         items = {f"items.{name}": "items" for name, _ in self.items.named_parameters()}
-        return items | dict.fromkeys(kept, "accounts")
+        return items | dict.fromkeys(stored, "accounts")
 
     def encode(self) -> ItemVectors:
         return self.items()

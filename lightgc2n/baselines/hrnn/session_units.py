@@ -53,17 +53,17 @@ class SessionWithUserInTwoGates(nn.Module):
         self, inputs: Float[Tensor, "B T D"], user: Float[Tensor, "B U"], start: Float[Tensor, "B H"]
     ) -> Float[Tensor, "B T H"]:
         to_gates = pad(self.from_user(user), (0, start.shape[1]))[:, None]
-        given = linear(inputs, self.cell.weight_ih, self.cell.bias_ih) + to_gates
+        mapped = linear(inputs, self.cell.weight_ih, self.cell.bias_ih) + to_gates
         state, states = start, []
         # No fused GRU has such gates, so this variant loops over the events.
-        for now in given.unbind(dim=1):
+        for now in mapped.unbind(dim=1):
             state = self._step(state, now)
             states.append(state)
         return torch.stack(states, dim=1)
 
-    def _step(self, state: Float[Tensor, "B H"], given: Float[Tensor, "B 3*H"]) -> Float[Tensor, "B H"]:
+    def _step(self, state: Float[Tensor, "B H"], mapped: Float[Tensor, "B 3*H"]) -> Float[Tensor, "B H"]:
         own = linear(state, self.cell.weight_hh, self.cell.bias_hh).chunk(3, dim=1)
-        to_reset, to_update, to_candidate = given.chunk(3, dim=1)
+        to_reset, to_update, to_candidate = mapped.chunk(3, dim=1)
         reset, update = (to_reset + own[0]).sigmoid(), (to_update + own[1]).sigmoid()
         return torch.lerp((to_candidate + reset * own[2]).tanh(), state, update)
 

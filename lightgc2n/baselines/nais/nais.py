@@ -130,9 +130,9 @@ class NAIS(Model):
         candidates = candidates_of(batch.target[order], len(self.candidates), self.config.negatives)
         scores = [self.item_bias.new_zeros(0, candidates.shape[1])]
         for part, width in self._blocks(lengths, candidates.shape[1]):
-            given = (batch, row[part], place[part], candidates[part], width)
+            arguments = (batch, row[part], place[part], candidates[part], width)
             # Checkpointed: the backward pass recomputes each block, since all pairs would not fit.
-            scores.append(checkpoint(self._asked, *given, use_reentrant=False, preserve_rng_state=False))
+            scores.append(checkpoint(self._query_scores, *arguments, use_reentrant=False, preserve_rng_state=False))
         return {"next_item": LOSSES[self.config.loss](torch.cat(scores)), "penalty": self._penalty()}
 
     def _penalty(self) -> Float[Tensor, ""]:
@@ -140,7 +140,7 @@ class NAIS(Model):
         matrix = sum(value.square().sum() for name, value in self.attention.named_parameters() if name == "weight")
         return self.config.item_penalty * tables + self.config.attention_penalty * matrix
 
-    def _asked(
+    def _query_scores(
         self,
         batch: TrainingBatch,
         row: Int[Tensor, "I"],

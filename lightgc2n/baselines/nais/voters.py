@@ -12,7 +12,7 @@ from lightgc2n.layers.history import distinct
 from lightgc2n.layers.holdings import Holdings
 from lightgc2n.layers.windows import histories_before
 
-Speakers = tuple[Int[Tensor, "I L"], Bool[Tensor, "I L"]]
+VotersAndMask = tuple[Int[Tensor, "I L"], Bool[Tensor, "I L"]]
 
 
 class RecentEvents(nn.Module):
@@ -30,21 +30,21 @@ class RecentEvents(nn.Module):
         self, batch: TrainingBatch, row: Int[Tensor, "I"], place: Int[Tensor, "I"], width: int
     ) -> tuple[Int[Tensor, "I L"], Bool[Tensor, "I L"]]:
         """The voters at each place, and a mask."""
-        return self._kept(*histories_before(batch.log, row, place, width, newest_first=True))
+        return self._selected(*histories_before(batch.log, row, place, width, newest_first=True))
 
     def whole(self, batch: Batch) -> tuple[Int[Tensor, "B L"], Bool[Tensor, "B L"]]:
         """The voters of each history, and a mask."""
         row = torch.arange(len(batch.length), device=batch.length.device)
-        return self._kept(*histories_before(batch.history, row, batch.length - 1, self.most, newest_first=True))
+        return self._selected(*histories_before(batch.history, row, batch.length - 1, self.most, newest_first=True))
 
-    def _kept(self, items: Int[Tensor, "I L"], known: Bool[Tensor, "I L"]) -> Speakers:
+    def _selected(self, items: Int[Tensor, "I L"], known: Bool[Tensor, "I L"]) -> VotersAndMask:
         return items, known
 
 
 class RecentItems(RecentEvents):
     """The distinct items among the newest events."""
 
-    def _kept(self, items: Int[Tensor, "I L"], known: Bool[Tensor, "I L"]) -> Speakers:
+    def _selected(self, items: Int[Tensor, "I L"], known: Bool[Tensor, "I L"]) -> VotersAndMask:
         return distinct(items, known)
 
 

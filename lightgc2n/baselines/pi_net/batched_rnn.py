@@ -71,13 +71,15 @@ def side_by_side(prepared: Sequence[Prepared]) -> list[Tensor]:
     widest = max(one.inputs.shape[1] for one in prepared)
     inputs = torch.stack([pad(one.inputs, (0, 0, 0, widest - one.inputs.shape[1])) for one in prepared])
     of_inputs, bias = (torch.stack([getattr(one, name) for one in prepared]) for name in ("of_inputs", "bias"))
-    given = torch.baddbmm(bias[:, None], turns.collect(inputs), of_inputs)
+    mapped = torch.baddbmm(bias[:, None], turns.collect(inputs), of_inputs)
     start = torch.stack([one.start[order] for one, order in zip(prepared, turns.order, strict=True)])
     weights = tuple(torch.stack(same) for same in zip(*(one.weights for one in prepared), strict=True))
     if torch.is_grad_enabled():
-        states = _Unrolled.apply(prepared[0].unit, turns.sizes, given, start, *weights)  # type: ignore[no-untyped-call]
+        states = _Unrolled.apply(prepared[0].unit, turns.sizes, mapped, start, *weights)  # type: ignore[no-untyped-call]
     else:
-        states = torch.cat([after for after, *_ in _steps(prepared[0].unit, turns.sizes, given, start, weights)], dim=1)
+        states = torch.cat(
+            [after for after, *_ in _steps(prepared[0].unit, turns.sizes, mapped, start, weights)], dim=1
+        )
     table = turns.spread(states, inputs.shape[:3])
     return [of_side[:, : one.inputs.shape[1]] for of_side, one in zip(table, prepared, strict=True)]
 
@@ -112,11 +114,11 @@ def _turns(prepared: Sequence[Prepared]) -> _Turns:
 
 
 def _steps(
-    unit: Recurrence, sizes: list[int], given: Tensor, start: Tensor, weights: Parts
+    unit: Recurrence, sizes: list[int], mapped: Tensor, start: Tensor, weights: Parts
 ) -> Iterator[tuple[Tensor, Tensor, Parts]]:
     """The next states, the previous states, and the gates and candidates at every event."""
     after = start
-    for event in torch.split(given, sizes, dim=1):
+    for event in torch.split(mapped, sizes, dim=1):
         before = after[:, : event.shape[1]]
         after, parts = unit.step(event, before, *weights)
         yield after, before, parts
@@ -124,8 +126,10 @@ def _steps(
 
 class _Unrolled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, unit: Recurrence, sizes: list[int], given: Tensor, start: Tensor, *weights: Tensor) -> Tensor:
-        after, before, parts = zip(*_steps(unit, sizes, given, start, weights), strict=True)
+    def forward(
+        ctx: Any, unit: Recurrence, sizes: list[int], mapped: Tensor, start: Tensor, *weights: Tensor
+    ) -> Tensor:
+        after, before, parts = zip(*_steps(unit, sizes, mapped, start, weights), strict=True)
         together = (torch.cat(part, dim=1) for part in (before, *zip(*parts, strict=True)))
         ctx.unit, ctx.sizes, ctx.weights, ctx.logs = unit, sizes, len(weights), start.shape[1]
         ctx.save_for_backward(*weights, *together)

@@ -52,8 +52,8 @@ def queries_at_all_places(
         most: the number of queries of a log, sampled uniformly from its places; 0 for all.
     """
     if batch.domain_targets is not None:
-        whole, given = draw_queries(batch, domains)
-        return queries_at_the_end(whole, domains, longest), given[:, None]
+        whole, next_items = draw_queries(batch, domains)
+        return queries_at_the_end(whole, domains, longest), next_items[:, None]
     place = torch.arange(batch.log.numel(), device=batch.log.device).view_as(batch.log)
     parts = cut_rows(replace(batch, next_item=place), longest * len(domains))  # keeps the place of each event
     history = Batch(parts.account, parts.log, parts.seen.sum(dim=1))

@@ -52,8 +52,8 @@ class Gating:
     """The recurrence of `GatedUnit`; its weights are those of the state, for the gates and for the candidate."""
 
     @staticmethod
-    def step(given: Tensor, before: Tensor, to_gates: Tensor, to_candidate: Tensor) -> tuple[Tensor, Parts]:
-        for_gates, for_candidate = given.tensor_split((2 * before.shape[-1],), dim=-1)
+    def step(mapped: Tensor, before: Tensor, to_gates: Tensor, to_candidate: Tensor) -> tuple[Tensor, Parts]:
+        for_gates, for_candidate = mapped.tensor_split((2 * before.shape[-1],), dim=-1)
         gates = torch.baddbmm(for_gates, before, to_gates).sigmoid()  # (r, u) = σ([x ; h] W_g + b_g)
         reset, update = gates.chunk(2, dim=-1)
         candidate = torch.baddbmm(for_candidate, reset * before, to_candidate).tanh()  # c = tanh([x ; r ⊙ h] W_c + b_c)
@@ -70,10 +70,10 @@ class Gating:
 
     @staticmethod
     def back(gradient: Tensor, factors: Parts, to_gates: Tensor, to_candidate: Tensor) -> tuple[Tensor, Tensor]:
-        of_update, of_candidate, kept = (gradient.unsqueeze(-2) * factors[0]).unbind(dim=-2)
+        of_update, of_candidate, old_state = (gradient.unsqueeze(-2) * factors[0]).unbind(dim=-2)
         of_reset, passed = ((of_candidate @ to_candidate.mT).unsqueeze(-2) * factors[1]).unbind(dim=-2)
         inner = torch.cat([of_reset, of_update, of_candidate], dim=-1)
-        return torch.baddbmm(kept + passed, inner[..., : to_gates.shape[-1]], to_gates.mT), inner
+        return torch.baddbmm(old_state + passed, inner[..., : to_gates.shape[-1]], to_gates.mT), inner
 
     @staticmethod
     def ends(gradient: Tensor, inner: Tensor, before: Tensor, parts: Parts, *weights: Tensor) -> Parts:

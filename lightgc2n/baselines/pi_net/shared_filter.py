@@ -91,8 +91,8 @@ class Filtering:
     """The recurrence of `SharedFilter`; its weights are of the state and of the members, for gate and candidate."""
 
     @staticmethod
-    def step(given: Tensor, before: Tensor, of_state: Tensor, of_members: Tensor) -> tuple[Tensor, Parts]:
-        preactivation = torch.baddbmm(given, before, of_state)[:, :, None] + of_members[:, None]
+    def step(mapped: Tensor, before: Tensor, of_state: Tensor, of_members: Tensor) -> tuple[Tensor, Parts]:
+        preactivation = torch.baddbmm(mapped, before, of_state)[:, :, None] + of_members[:, None]
         to_gate, to_candidate = preactivation.chunk(2, dim=-1)
         gate = to_gate.sigmoid()  # f = σ(p W_p + q W_q + s W_s + m V_f + b_f)
         candidate = to_candidate.tanh()  # c = tanh(p C_p + s C_s + m V_c + b_c)

@@ -71,9 +71,9 @@ class Splitting:
 
     @staticmethod
     def step(
-        given: Tensor, before: Tensor, of_state: Tensor, of_roles: Tensor, of_keep_gate: Tensor
+        mapped: Tensor, before: Tensor, of_state: Tensor, of_roles: Tensor, of_keep_gate: Tensor
     ) -> tuple[Tensor, Parts]:
-        for_roles, for_keep_gate = given.tensor_split((of_roles.shape[-1],), dim=-1)
+        for_roles, for_keep_gate = mapped.tensor_split((of_roles.shape[-1],), dim=-1)
         to_roles, keep = _times(before, of_state).tensor_split((of_roles.shape[-1],), dim=-1)
         to_gate, to_candidate = (to_roles + (for_roles[:, :, None] + of_roles[:, None])).chunk(2, dim=-1)
         gate = to_gate.sigmoid()  # f̃ = σ([p ; q ; s_k] W_f + r_k V_f + b_f)
@@ -98,11 +98,11 @@ class Splitting:
     def back(
         gradient: Tensor, factors: Parts, of_state: Tensor, of_roles: Tensor, of_keep_gate: Tensor
     ) -> tuple[Tensor, Tensor]:
-        gate, candidate, kept = (gradient[:, :, None] * factors[0]).unbind(dim=2)
+        gate, candidate, old_states = (gradient[:, :, None] * factors[0]).unbind(dim=2)
         keep_gate, total = (gradient[:, :, None] * factors[1]).sum(dim=3, keepdim=True).unbind(dim=2)
         gate = torch.addcmul(gate, total, factors[2], value=-1)
         inner = torch.cat([gate, candidate, keep_gate * of_keep_gate[:, None]], dim=-1)
-        return kept + _times(inner, of_state.mT), torch.cat([inner, keep_gate.expand_as(gate)], dim=-1)
+        return old_states + _times(inner, of_state.mT), torch.cat([inner, keep_gate.expand_as(gate)], dim=-1)
 
     @staticmethod
     def ends(gradient: Tensor, inner: Tensor, before: Tensor, parts: Parts, *weights: Tensor) -> Parts:

@@ -29,7 +29,7 @@ from lightgc2n.models.contract import Model
 # vectors hardly count: they learn faster from large data, but collapse on small data.
 FIRST_REACH = 1.0
 BLOCK_FLOATS = 2**24  # of second-order neighbours that are gathered at once
-KEPT_FLOATS = 2**27  # of item vectors that an evaluation caches
+CACHED_FLOATS = 2**27  # of item vectors that an evaluation caches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +231,7 @@ class TGSRec(Model):
     @torch.no_grad()
     def scores(self, encoded: "Catalogue", batch: Batch, domain: Domain) -> Float[Tensor, "B X"]:
         row = torch.arange(len(batch.length), device=batch.length.device)
-        ages, elapsed = _days_to_question(batch)
+        ages, elapsed = _days_to_query(batch)
         age = self._newest(ages, row, batch.length - 1)
         queries = self.queries(batch.account, batch.history, row, batch.length - 1, age, elapsed)
         accounts = self.accounts_at_query(queries.account, queries.near, encoded.accounts_known)
@@ -341,7 +341,7 @@ class Catalogue:
 
     def __init__(self, model: TGSRec) -> None:
         self.model = model
-        self.kept: dict[int, Tensor] = {}
+        self.by_period: dict[int, Tensor] = {}
 
     @cached_property
     @torch.no_grad()
@@ -356,15 +356,15 @@ class Catalogue:
 
     @torch.no_grad()
     def items_in(self, period: int) -> Float[Tensor, "M D"]:
-        if period not in self.kept:
-            if (len(self.kept) + 1) * self.model.items.numel() > KEPT_FLOATS:
-                self.kept.clear()
+        if period not in self.by_period:
+            if (len(self.by_period) + 1) * self.model.items.numel() > CACHED_FLOATS:
+                self.by_period.clear()
             model, every = self.model, torch.arange(len(self.model.items), device=self.model.items.device)
             day = model.edges.begin_of(torch.full_like(every, period))
             pairs = zip(self._parts(every), self._parts(day), strict=True)
             parts = [model.items_at(model.config.layers, item, then, self.accounts_known) for item, then in pairs]
-            self.kept[period] = torch.cat(parts)
-        return self.kept[period]
+            self.by_period[period] = torch.cat(parts)
+        return self.by_period[period]
 
     def _parts(self, nodes: Tensor) -> Sequence[Tensor]:
         """Nodes in blocks, which bounds the number of second-order neighbours."""
@@ -377,7 +377,7 @@ def _first(*shape: int) -> Float[Tensor, "..."]:
     return torch.empty(shape).uniform_(-FIRST_REACH, FIRST_REACH)
 
 
-def _days_to_question(batch: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B"]]:
+def _days_to_query(batch: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B"]]:
     """Days from each event to the query, and from the first one: NaN where unknown."""
     if batch.ages is None:
         unknown = torch.full_like(batch.length, torch.nan, dtype=torch.float64)

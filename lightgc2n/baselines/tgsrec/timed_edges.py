@@ -181,7 +181,7 @@ def draw_edges(item: Int[Tensor, "E"], items: int, neighbours: int, seed: int = 
     edge = shuffled[item[shuffled].argsort(stable=True)]
     owner = item[edge]
     place = torch.arange(len(item)) - torch.searchsorted(owner, owner)
-    kept = place < neighbours
+    sampled = place < neighbours
     drawn = torch.full((items, neighbours), -1)
-    drawn[owner[kept], place[kept]] = edge[kept]
+    drawn[owner[sampled], place[sampled]] = edge[sampled]
     return drawn

@@ -36,8 +36,8 @@ class _Route(torch.autograd.Function):
         to_users = torch.empty_like(users)
         grid, sizes = _launch(users)
         partial = weight.new_empty(grid[0], *weight.shape)
-        given = (users, weight, couplings, gradients[0].contiguous(), to_users, partial, len(users))
-        _route_backward[grid](*given, S=len(couplings), **sizes)
+        arguments = (users, weight, couplings, gradients[0].contiguous(), to_users, partial, len(users))
+        _route_backward[grid](*arguments, S=len(couplings), **sizes)
         return to_users, None, partial.sum(dim=0), None
 
 

@@ -41,8 +41,8 @@ class _AttendAndSum(torch.autograd.Function):
         attended_out, summed = torch.empty_like(users), users.new_empty(len(users), users.shape[2])
         halves = users.new_empty(users.shape[:2])
         index = edges.offsets if rows is None else rows  # a kernel needs a pointer even where it is not read
-        given = (users, items, edges.columns, edges.weights, edges.offsets, index, attended_out, summed, halves)
-        _attend_and_sum[(len(users),)](*given, ALL=rows is None, **_sizes(users))
+        arguments = (users, items, edges.columns, edges.weights, edges.offsets, index, attended_out, summed, halves)
+        _attend_and_sum[(len(users),)](*arguments, ALL=rows is None, **_sizes(users))
         ctx.save_for_backward(users, items, attended_out, halves, index)
         ctx.edges, ctx.edges_of_item, ctx.all_accounts = edges, edges_of_item, rows is None
         return summed, attended_out
@@ -57,7 +57,7 @@ class _AttendAndSum(torch.autograd.Function):
             items.new_empty(len(edges.columns), items.shape[1]) if ctx.all_accounts else torch.zeros_like(items)
         )
         to_summed, to_attended = (gradient.contiguous() for gradient in gradients)
-        given = (
+        arguments = (
             users,
             items,
             edges.columns,
@@ -70,7 +70,7 @@ class _AttendAndSum(torch.autograd.Function):
             to_summed,
         )
         _attend_and_sum_backward[(len(users),)](
-            *given, to_users, to_items_or_edges, ALL=ctx.all_accounts, **_sizes(users)
+            *arguments, to_users, to_items_or_edges, ALL=ctx.all_accounts, **_sizes(users)
         )
         return (
             to_users,

@@ -36,8 +36,8 @@ class _Align(torch.autograd.Function):
         refined, rows = torch.empty_like(items), torch.empty_like(items)
         ctx.save_for_backward(items, bases, mix, gain)
         ctx.constants = (smoothing * items.shape[1], eps)
-        given = (items, bases, mix, gain, shift, refined, rows, len(items), *ctx.constants)
-        _align[_grid(items)](*given, **_sizes(items, bases))
+        arguments = (items, bases, mix, gain, shift, refined, rows, len(items), *ctx.constants)
+        _align[_grid(items)](*arguments, **_sizes(items, bases))
         return refined, rows
 
     @staticmethod
@@ -47,8 +47,8 @@ class _Align(torch.autograd.Function):
         to_refined, to_rows = (gradient.contiguous() for gradient in gradients)
         to_items, grid = torch.empty_like(items), _grid(items)
         partial = items.new_empty(grid[0], people + width + 2, width)  # bases, mix, gain and shift below each other
-        given = (items, bases, mix, gain, to_refined, to_rows, to_items, partial, len(items), *ctx.constants)
-        _align_backward[grid](*given, **_sizes(items, bases))
+        arguments = (items, bases, mix, gain, to_refined, to_rows, to_items, partial, len(items), *ctx.constants)
+        _align_backward[grid](*arguments, **_sizes(items, bases))
         to_bases, to_mix, to_gain, to_shift = partial.sum(dim=0).split([people, width, 1, 1])
         return to_items, to_bases, to_mix, to_gain[0], to_shift[0], None, None
 

@@ -52,7 +52,7 @@ class LightGC2NConfig:
 
 @dataclass(frozen=True)
 class Encoded:
-    """All that does not depend on the batch."""
+    """Everything that does not depend on the batch."""
 
     layers: list[Float[Tensor, "M D"]]  # item capsules of every layer
     items: Float[Tensor, "M D"]  # their sum
