@@ -20,7 +20,7 @@ from lightgc2n.experiments.identify import known_people
 from lightgc2n.export.people_tables import in_nibbles
 from lightgc2n.metrics.cluster_agreement import measure_people
 from lightgc2n.people.finder import People, PeopleFinder
-from lightgc2n.people.session_points import Logs
+from lightgc2n.people.sessions import Logs
 from lightgc2n.recommending.bundle_people import of_nibbles
 from lightgc2n.recommending.finders import training_logs
 from lightgc2n.recommending.histories import whole_logs

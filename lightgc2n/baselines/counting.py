@@ -14,8 +14,8 @@ from lightgc2n.baselines.simple import POPULARITY_WEIGHT, SimpleBaseline, sparse
 from lightgc2n.config import setting
 from lightgc2n.data.batches import MICROSECONDS_A_DAY, Batch, LabelledBatch
 from lightgc2n.data.dataset import Domain
+from lightgc2n.data.split_types import transition_pairs
 from lightgc2n.data.splits import Training
-from lightgc2n.graph.transition_pairs import transition_pairs
 from lightgc2n.layers.sparse import SparseRows, count_pairs
 from lightgc2n.metrics.ranking import SELECTION_CUTOFF, reciprocal_rank
 from lightgc2n.metrics.ranks import rank_by_counting

@@ -13,15 +13,13 @@ import polars as pl
 from lightgc2n.config import unknown_name
 from lightgc2n.data.dataset import DATASET, FORGOTTEN, REJECTED, Domain, write_dataset
 from lightgc2n.data.forget_dataset import drop_accounts
-from lightgc2n.data.formats.columns import listed
+from lightgc2n.data.formats.columns import Coder, Codes, check_unit, listed
 from lightgc2n.data.formats.detect_format import LINES, Source, detect
 from lightgc2n.data.formats.event_tables import TableReader
-from lightgc2n.data.formats.id_codes import Coder, Codes
 from lightgc2n.data.formats.parquet import ParquetReader
 from lightgc2n.data.formats.rows import Tally, shown
 from lightgc2n.data.formats.sequences import read_sequences, read_two_domains
 from lightgc2n.data.formats.table_formats import JsonLines, Separated, TableFormat
-from lightgc2n.data.formats.time_columns import check_unit
 from lightgc2n.data.tombstones import forgotten_among, keep_tombstones, read_tombstones
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.files.atomic_writes import new_folder, refuse_existing, sha256

@@ -144,3 +144,15 @@ def ranges(start: Longs, stop: Longs) -> tuple[Longs, Longs]:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     places = np.arange(offsets[-1]) + np.repeat(start - offsets[:-1], lengths)
     return places.astype(np.int64), offsets
+
+
+def transition_pairs(train: Training, reach: int) -> tuple[Longs, Longs, npt.NDArray[np.float64]]:
+    """Return pairs of items at most `reach` events apart in a sequence: the earlier, the later, and 1 / distance."""
+    owner = np.repeat(np.arange(train.sequences), np.diff(train.offsets))
+    befores, afters, weights = [], [], []
+    for gap in range(1, reach + 1):
+        same = owner[gap:] == owner[:-gap]
+        befores.append(train.events[:-gap][same].astype(np.int64))
+        afters.append(train.events[gap:][same].astype(np.int64))
+        weights.append(np.full(int(same.sum()), 1 / gap))
+    return np.concatenate(befores), np.concatenate(afters), np.concatenate(weights)

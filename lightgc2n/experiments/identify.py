@@ -24,8 +24,7 @@ from lightgc2n.metrics.cluster_agreement import PeopleMeasures, measure_people, 
 from lightgc2n.people.contrast_method import Examples, by_contrast, by_examples, lengths
 from lightgc2n.people.habits_method import by_mixture
 from lightgc2n.people.reference_methods import FLOORS, CountEstimate, Method
-from lightgc2n.people.session_points import Logs
-from lightgc2n.people.sessions import HOUR, has_hours, usual_gap
+from lightgc2n.people.sessions import HOUR, Logs, has_hours, usual_gap
 from lightgc2n.people.vectors import item_vectors
 from lightgc2n.progress import say
 from lightgc2n.recommending.histories import whole_logs

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from lightgc2n.data.batches import Batch, query_batches
@@ -13,13 +14,13 @@ from lightgc2n.data.splits import UNSEEN, Queries, split_dataset
 from lightgc2n.errors import DataError
 from lightgc2n.models.contract import Model
 from lightgc2n.models.lightgc2n.subspaces import SubspaceAlignment, subspace_affinity
-from lightgc2n.people.latent_users import Shares, strongest
 from lightgc2n.people.reference_methods import Method, Random
-from lightgc2n.people.session_points import Logs
+from lightgc2n.people.sessions import Logs
 from lightgc2n.recommending.ownership import refuse_diverged
 from lightgc2n.training.runs import load_run, plan_of, refuse_other_data
 
 ROWS_PER_BATCH = 256
+Shares = npt.NDArray[np.float32]
 
 
 def latent_methods(run: Path, dataset: Dataset, accounts: Longs) -> dict[str, Method]:
@@ -78,3 +79,18 @@ def _histories(logs: Logs, accounts: Longs) -> Iterator[Batch]:
     nothing = np.zeros_like(owner)  # no target is needed
     queries = Queries(owner, owner, start, stop, nothing, nothing.astype(np.int64), logs.items, None)
     return (one.batch for one in query_batches(queries, ROWS_PER_BATCH))
+
+
+def strongest(shares: Shares, logs: Logs, count: Longs | None) -> Longs:
+    """Return for each event the latent user with the largest share.
+
+    Args:
+        shares: of each latent user in each event, [E, K].
+        count: the number of people of each account, if given; only its `count` strongest latent users are then used.
+    """
+    if count is None:
+        return shares.argmax(axis=1)
+    total = np.zeros((logs.accounts, shares.shape[1]))
+    np.add.at(total, logs.account, shares)
+    place = np.argsort(np.argsort(-total, axis=1, kind="stable"), axis=1)
+    return np.where((place < count[:, None])[logs.account], shares, -np.inf).argmax(axis=1)

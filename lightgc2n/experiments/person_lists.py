@@ -46,6 +46,7 @@ from lightgc2n.experiments.rolling_queries import (
     true_people,
     true_person,
 )
+from lightgc2n.metrics.intervals import paired_p_values
 from lightgc2n.metrics.member_recall import Served, measure_served
 from lightgc2n.metrics.ranking import Floats, reciprocal_rank
 from lightgc2n.metrics.ranks import (
@@ -55,7 +56,6 @@ from lightgc2n.metrics.ranks import (
     rows_per_tile,
     targets_in_history,
 )
-from lightgc2n.metrics.resampling import paired_p_values
 from lightgc2n.models.contract import Model
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.finder import PeopleFinder

@@ -11,8 +11,7 @@ from lightgc2n.data.queries import Queries, queries_at
 from lightgc2n.data.split_types import mask_unseen_accounts
 from lightgc2n.data.splits import Split, Training
 from lightgc2n.people.finder import People, PeopleFinder
-from lightgc2n.people.session_points import Floats
-from lightgc2n.people.sessions import session_numbers
+from lightgc2n.people.sessions import Floats, session_numbers
 from lightgc2n.people.who_acts_now import Followed, events_of, follow
 from lightgc2n.recommending.histories import whole_logs
 

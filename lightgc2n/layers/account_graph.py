@@ -24,7 +24,7 @@ from lightgc2n.layers.edge_attention import (
     edge_products,
     sum_along_edges,
 )
-from lightgc2n.layers.history import distinct
+from lightgc2n.layers.pooling import distinct
 from lightgc2n.layers.propagation import rows_of
 
 SLOPE = 0.2  # of the leaky ReLU, TensorFlow's default

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from lightgc2n.data.dataset import Longs
 from lightgc2n.errors import DataError
+from lightgc2n.metrics.intervals import interval, resampled_means
 from lightgc2n.metrics.member_recall import least_served, number_within_rows
 from lightgc2n.metrics.ranking import Floats
-from lightgc2n.metrics.resampling import interval, resampled_means
 
 TENTHS = 10
 MOST_MATCHED = 12  # people of the smaller side; the exact matching enumerates all subsets of them

@@ -14,8 +14,8 @@ from math import erfc, sqrt
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
+from lightgc2n.metrics.intervals import interval, paired_p_values, resampled_means
 from lightgc2n.metrics.ranking import Floats
-from lightgc2n.metrics.resampling import interval, paired_p_values, resampled_means
 
 DECISIVE = "MRR@20"  # the metric that verdicts are based on
 SIGNIFICANCE = 0.05

@@ -6,11 +6,17 @@ Shapes: N sessions of one account, K people.
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
-from lightgc2n.people.session_points import Floats
+from lightgc2n.people.sessions import Floats
 
 CENTRE_STEPS, STEPS = 10, 20
 FIT_WEIGHT, SUM_WEIGHT = 3.0, 0.1
 DOUBT = 0.2  # probability spread over all people when mean field starts
+
+
+def softmax(scores: Floats) -> Floats:
+    """Return the softmax along the last axis."""
+    likely = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return likely / likely.sum(axis=-1, keepdims=True)
 
 
 def assign(evidence: Floats, size: Longs, people: int) -> Floats:
@@ -64,9 +70,7 @@ def assign_others(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:
 
 
 def _shares(fit: Floats, total: Floats) -> Floats:
-    score = FIT_WEIGHT * fit + SUM_WEIGHT * total
-    likely = np.exp(score - score.max(axis=1, keepdims=True))
-    return likely / likely.sum(axis=1, keepdims=True)
+    return softmax(FIT_WEIGHT * fit + SUM_WEIGHT * total)
 
 
 def fits(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:

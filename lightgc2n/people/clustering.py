@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
-from lightgc2n.people.session_points import Floats, Matrix, Points
+from lightgc2n.people.sessions import Floats, Matrix, Points
 
 MOST_PEOPLE = 5  # in one account, if the count is not given
 STARTS, ROUNDS = 4, 25

@@ -17,7 +17,7 @@ from lightgc2n.people.count_training import learn_count
 from lightgc2n.people.pair_evidence import Learned, account_sessions, evidence, learn
 from lightgc2n.people.reference_methods import CountEstimate
 from lightgc2n.people.session_features import Sessions
-from lightgc2n.people.session_points import Floats, Logs
+from lightgc2n.people.sessions import Floats, Logs
 
 Random = np.random.Generator
 Features = Callable[[Floats, Longs, float], Floats]

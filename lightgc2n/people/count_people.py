@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
-from lightgc2n.people.assigning import assign, fits
+from lightgc2n.people.assigning import assign, fits, softmax
 from lightgc2n.people.clustering import MOST_PEOPLE
-from lightgc2n.people.groups import softmax
-from lightgc2n.people.session_points import Floats
+from lightgc2n.people.sessions import Floats
 
 SHARES = np.array([0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0])  # assumed shares of pairs by one person
 OF_EVIDENCE = 3 + len(SHARES) + 3 * MOST_PEOPLE  # features of the evidence; two more follow

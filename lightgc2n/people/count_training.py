@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from lightgc2n.data.dataset import Longs
 from lightgc2n.people.clustering import MOST_PEOPLE
-from lightgc2n.people.contrast import Contrast
 from lightgc2n.people.count_people import (
     FEATURES,
     OF_EVIDENCE,
@@ -31,9 +30,9 @@ from lightgc2n.people.count_people import (
     learn_head,
     plain_head,
 )
-from lightgc2n.people.pair_evidence import evidence
+from lightgc2n.people.pair_evidence import Contrast, evidence
 from lightgc2n.people.session_features import Sessions
-from lightgc2n.people.session_points import Floats
+from lightgc2n.people.sessions import Floats
 
 SINGLES = 0.2  # share of accounts assumed to have one person
 FEWEST_SESSIONS = 8  # of an account assumed to have one person

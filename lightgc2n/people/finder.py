@@ -13,13 +13,11 @@ from lightgc2n.data.dataset import Ints, Longs
 from lightgc2n.errors import DataError
 from lightgc2n.people.assigning import assign, assign_others
 from lightgc2n.people.clustering import MOST_PEOPLE
-from lightgc2n.people.contrast import Contrast
 from lightgc2n.people.count_people import CountHead, at_most, chances, count_features, decide
 from lightgc2n.people.count_training import learn_count
-from lightgc2n.people.pair_evidence import Learned, evidence, learn, pair_evidence
+from lightgc2n.people.pair_evidence import Contrast, Learned, evidence, learn, pair_evidence
 from lightgc2n.people.session_features import Sessions
-from lightgc2n.people.session_points import Floats, Logs
-from lightgc2n.people.sessions import usual_gap
+from lightgc2n.people.sessions import Floats, Logs, usual_gap
 
 MOST_SESSIONS = 400  # the newest sessions that people are estimated from; the number of pairs grows with the square
 

@@ -6,8 +6,9 @@ Shapes: M items, E items that accounts hold, S sessions, A accounts, G groups, W
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
-from lightgc2n.people.contrast import SHARE
-from lightgc2n.people.session_points import Floats, Matrix
+from lightgc2n.people.assigning import softmax
+from lightgc2n.people.pair_evidence import SHARE
+from lightgc2n.people.sessions import Floats, Matrix
 
 GROUPS = 20
 CENTRE_STEPS, TOPIC_STEPS = 20, 60
@@ -16,12 +17,6 @@ SHARPNESS = 8.0  # of the initial groups: cosine 1 outweighs cosine 0 by e⁸
 COMMON = 2.0  # two groups go together if they meet this many times as often as by chance
 NEAR, ALONE = 1e-9, 1e-9  # smallest weight of a start near another one, and of a group that goes with none
 Random = np.random.Generator
-
-
-def softmax(scores: Floats) -> Floats:
-    """Return the softmax along the last axis."""
-    likely = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return likely / likely.sum(axis=-1, keepdims=True)
 
 
 def sums_at(at: Longs, rows: Floats, number: int) -> Floats:

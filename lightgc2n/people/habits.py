@@ -6,9 +6,8 @@ Shapes: S sessions, U people, Z kinds.
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
-from lightgc2n.people.groups import softmax
-from lightgc2n.people.session_points import WEEKEND, Floats
-from lightgc2n.people.sessions import DAY, clock
+from lightgc2n.people.assigning import softmax
+from lightgc2n.people.sessions import DAY, WEEKEND, Floats, clock
 
 KINDS, STEPS = 16, 40
 BLUR = 1.0  # hours

@@ -24,7 +24,7 @@ from lightgc2n.people.mixture import Account, Mixture
 from lightgc2n.people.pair_evidence import Learned, evidence, learn
 from lightgc2n.people.reference_methods import CountEstimate
 from lightgc2n.people.session_features import Sessions
-from lightgc2n.people.session_points import Floats, Logs
+from lightgc2n.people.sessions import Floats, Logs
 
 COMPARED = 400  # merged accounts of 2 to 4 people that decide between the two methods
 MOST_SPLIT_BY_MIXTURE = 0.1  # share of "merges" of one account that may be split; low, as their sessions are similar

@@ -13,14 +13,13 @@ from functools import cached_property
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
-from lightgc2n.people.assigning import assign
+from lightgc2n.people.assigning import assign, softmax
 from lightgc2n.people.clustering import MOST_PEOPLE
-from lightgc2n.people.groups import GROUPS, going_together, groups_of_sessions, item_groups, softmax
+from lightgc2n.people.groups import GROUPS, going_together, groups_of_sessions, item_groups
 from lightgc2n.people.habits import calendar, hours_by_kind
 from lightgc2n.people.pair_evidence import Learned, account_sessions, evidence
 from lightgc2n.people.session_features import FOLDS, Sessions
-from lightgc2n.people.session_points import Floats, Logs
-from lightgc2n.people.sessions import has_hours
+from lightgc2n.people.sessions import Floats, Logs, has_hours
 
 # Dirichlet priors of a group, of a weekday and of a person, close to those of the generated households.
 TASTE, WEEKDAYS, ACTIVITY = 0.1, 1.2, 3.5

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightgc2n.data.dataset import Ints, Longs
-from lightgc2n.people.session_points import Floats
-from lightgc2n.people.sessions import clock, has_hours
+from lightgc2n.people.sessions import Floats, clock, has_hours
 
 
 class CharacteristicItem(NamedTuple):

@@ -22,7 +22,7 @@ from lightgc2n.people.clustering import (
     silhouette,
     spheres_bic,
 )
-from lightgc2n.people.session_points import Floats, Logs, Matrix, Points, account_points, dates, hours, tastes
+from lightgc2n.people.sessions import Floats, Logs, Matrix, Points, account_points, dates, hours, tastes
 
 Random = np.random.Generator
 Find = Callable[..., "Longs | CountEstimate"]  # arguments: logs, counts or None, and a generator

@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from lightgc2n.data.dataset import Longs
 from lightgc2n.data.split_types import ranges
-from lightgc2n.people.session_points import Floats, Logs, Matrix, hours, unit_means
-from lightgc2n.people.sessions import DAY
+from lightgc2n.people.sessions import DAY, Floats, Logs, Matrix, hours, unit_means
 from lightgc2n.people.vectors import item_vectors
 
 FOLDS = 4

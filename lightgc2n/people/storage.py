@@ -17,10 +17,9 @@ from lightgc2n import __version__
 from lightgc2n.errors import DataError
 from lightgc2n.files.atomic_writes import new_folder
 from lightgc2n.files.folder_kinds import FolderKind
-from lightgc2n.people.contrast import Contrast
 from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE, CountHead
 from lightgc2n.people.finder import PeopleFinder
-from lightgc2n.people.pair_evidence import Learned
+from lightgc2n.people.pair_evidence import Contrast, Learned
 from lightgc2n.people.session_features import ItemTables
 
 FACTS, ARRAYS = "finder.json", "finder.safetensors"

@@ -14,8 +14,7 @@ from lightgc2n.data.split_types import ranges
 from lightgc2n.people.assigning import assign_others
 from lightgc2n.people.finder import MOST_SESSIONS, People, PeopleFinder
 from lightgc2n.people.pair_evidence import pair_evidence
-from lightgc2n.people.session_points import Floats, Logs
-from lightgc2n.people.sessions import DAY, has_hours, session_numbers
+from lightgc2n.people.sessions import DAY, Floats, Logs, has_hours, session_numbers
 
 HALF_LIFE = 10.0  # days; decay of activity
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from lightgc2n.errors import DataError
-from lightgc2n.people.contrast import FARTHEST
 from lightgc2n.people.finder import PeopleFinder
+from lightgc2n.people.pair_evidence import FARTHEST
 from lightgc2n.people.sessions import DAY
 from lightgc2n.people.storage import finder_of
 from lightgc2n.recommending import bundle_schema as schema

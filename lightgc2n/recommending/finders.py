@@ -10,7 +10,7 @@ from lightgc2n.data.splits import SplitConfig, Training, ranges
 from lightgc2n.errors import OutputError
 from lightgc2n.files.writer_lock import recover
 from lightgc2n.people.finder import PeopleFinder
-from lightgc2n.people.session_points import Logs
+from lightgc2n.people.sessions import Logs
 from lightgc2n.people.storage import load_finder, save_finder
 from lightgc2n.progress import say
 from lightgc2n.training.runs import read_run

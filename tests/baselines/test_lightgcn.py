@@ -16,7 +16,7 @@ from lightgc2n.baselines.lightgcn import LightGCN, LightGCNConfig, folded_histor
 from lightgc2n.data.batches import Batch, TrainingBatch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.errors import SettingError
-from lightgc2n.layers.pairwise import candidates_of
+from lightgc2n.layers.sampled_losses import candidates_of
 from tests.graph.logs import ITEMS, LOGS, training_of
 
 

@@ -19,7 +19,7 @@ from lightgc2n.experiments.identify_latent import affinity, latent_methods, owne
 from lightgc2n.experiments.identify_tables import write_identified, write_reliability
 from lightgc2n.people.contrast_method import Examples
 from lightgc2n.people.reference_methods import FLOORS, Method
-from lightgc2n.people.session_points import Logs
+from lightgc2n.people.sessions import Logs
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan, load_run

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lightgc2n.people.session_points import Logs, Points
+from lightgc2n.people.sessions import Logs, Points
 
 
 def points_of(*accounts: np.ndarray) -> Points:

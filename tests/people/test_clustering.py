@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lightgc2n.people.clustering import best_count, dbscan, k_means, mixture, principal, silhouette, spheres_bic
-from lightgc2n.people.session_points import Points
+from lightgc2n.people.sessions import Points
 from tests.people.accounts import points_of, same_groups
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from lightgc2n.people import count_training
-from lightgc2n.people.contrast import Contrast
 from lightgc2n.people.count_people import FEATURES, chances, decide, plain_head
 from lightgc2n.people.count_training import (
     Accounts,
@@ -16,9 +15,9 @@ from lightgc2n.people.count_training import (
     most_likely,
     rank_correlation,
 )
-from lightgc2n.people.pair_evidence import learn
+from lightgc2n.people.pair_evidence import Contrast, learn
 from lightgc2n.people.session_features import Sessions
-from lightgc2n.people.session_points import Logs
+from lightgc2n.people.sessions import Logs
 from tests.people.accounts import logs_of
 
 

@@ -9,7 +9,7 @@ import pytest
 from lightgc2n.errors import DataError
 from lightgc2n.people import finder as finder_module
 from lightgc2n.people.finder import People, PeopleFinder
-from lightgc2n.people.session_points import Logs
+from lightgc2n.people.sessions import Logs
 from lightgc2n.people.storage import load_finder, save_finder
 from tests.people.test_pair_evidence import world
 
@@ -116,7 +116,7 @@ def test_folders_that_are_no_finder_are_refused(finder: PeopleFinder, tmp_path: 
         load_finder(tmp_path / "finder")
     facts = tmp_path / "finder" / "finder.json"
     facts.write_text(facts.read_text().replace('"schema": 1', '"schema": 7'))
-    with pytest.raises(DataError, match="format 7"):
+    with pytest.raises(DataError, match="schema 7"):
         load_finder(tmp_path / "finder")
 
 

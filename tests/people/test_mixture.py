@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lightgc2n.people.groups import softmax
+from lightgc2n.people.assigning import softmax
 from lightgc2n.people.mixture import (
     TASTE,
     Account,

@@ -5,10 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lightgc2n.people.latent_users import strongest
+from lightgc2n.experiments.identify_latent import strongest
 from lightgc2n.people.reference_methods import FLOORS, at_random, one_person
-from lightgc2n.people.session_points import CELLS_AT_ONCE, Logs, account_points, dates, hours, tastes
-from lightgc2n.people.sessions import DAY, HOUR
+from lightgc2n.people.sessions import CELLS_AT_ONCE, DAY, HOUR, Logs, account_points, dates, hours, tastes
 from tests.people.accounts import logs_of, same_groups
 
 TASTES = np.eye(4)[[0, 0, 1, 1, 2, 2]]  # items 0 and 1, 2 and 3, 4 and 5 are alike

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from lightgc2n.people.finder import PeopleFinder
-from lightgc2n.people.session_points import Logs
-from lightgc2n.people.sessions import DAY, HOUR
+from lightgc2n.people.sessions import DAY, HOUR, Logs
 from lightgc2n.people.who_acts_now import Followed, events_of, follow
 from tests.people.test_finder import history
 from tests.people.test_pair_evidence import world

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save
 
 from lightgc2n.errors import DataError
 from lightgc2n.people.session_features import describe, pair_features
-from lightgc2n.people.session_points import Logs
+from lightgc2n.people.sessions import Logs
 from lightgc2n.recommending import bundle_parts, bundle_tables
 from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
 from lightgc2n.recommending.bundle_schema import finder_tables

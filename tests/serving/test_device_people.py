@@ -16,8 +16,7 @@ from lightgc2n.export.people_tables import write_people
 from lightgc2n.people import count_training
 from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE, CountHead
 from lightgc2n.people.finder import People, PeopleFinder
-from lightgc2n.people.session_points import Logs
-from lightgc2n.people.sessions import newest_sessions
+from lightgc2n.people.sessions import Logs, newest_sessions
 from lightgc2n.recommending.bundle_files import FINDER, FINDER_FACTS, BundleFiles
 from lightgc2n.recommending.bundle_people import read_finder
 from lightgc2n.recommending.finders import training_logs

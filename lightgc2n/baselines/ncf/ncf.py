@@ -27,8 +27,7 @@ from lightgc2n.data.splits import Training
 from lightgc2n.devices import device_of
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.holdings import Holdings
-from lightgc2n.layers.pairwise import pointwise_loss
-from lightgc2n.layers.sampled_losses import mean_softmax
+from lightgc2n.layers.sampled_losses import mean_softmax, pointwise_loss
 from lightgc2n.models.contract import Model
 
 SPREAD = 0.01  # standard deviation of the initial embeddings

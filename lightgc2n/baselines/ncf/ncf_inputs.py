@@ -12,8 +12,8 @@ from torch.nn.functional import embedding
 
 from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.layers.holdings import Holdings, even_weights
-from lightgc2n.layers.pairwise import candidates_of
 from lightgc2n.layers.pooling import first_occurrences, pooled_history, pooled_prefixes
+from lightgc2n.layers.sampled_losses import candidates_of
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, Training
 from lightgc2n.errors import SettingError
-from lightgc2n.layers.pairwise import other_items, softmax_loss
+from lightgc2n.layers.sampled_losses import other_items, softmax_loss
 from lightgc2n.layers.windows import draw_places, histories_before
 from lightgc2n.models.contract import Model
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import polars as pl
 
-from lightgc2n.data.formats.columns import find_columns
+from lightgc2n.data.formats.columns import TimeReader, find_columns, time_reader
 from lightgc2n.data.formats.event_tables import LINE, TEXT, TIME_SAMPLE, check_rows
 from lightgc2n.data.formats.rows import Tally, shown
-from lightgc2n.data.formats.time_columns import TimeReader, time_reader
 from lightgc2n.errors import DataError
 
 ROWS_PER_BATCH = 250_000

@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lightgc2n.data.batches import TrainingBatch
+from lightgc2n.data.split_types import transition_pairs
 from lightgc2n.data.splits import Training
-from lightgc2n.graph.transition_pairs import transition_pairs
 
 INITIAL_SHRINKAGE, INITIAL_FLOOR = 20.0, 0.003
 

@@ -19,7 +19,7 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.devices import CPU, DEVICES
 from lightgc2n.errors import SettingError
-from lightgc2n.layers.pairwise import candidates_of
+from lightgc2n.layers.sampled_losses import candidates_of
 from tests.graph.logs import training_of
 
 

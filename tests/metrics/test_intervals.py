@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from lightgc2n.metrics.resampling import interval, paired_p_values, resampled_means
+from lightgc2n.metrics.intervals import interval, paired_p_values, resampled_means
 
 
 def test_an_interval_is_as_wide_as_theory_says() -> None:
