@@ -21,7 +21,7 @@ from lightgc2n.baselines.pi_net.pi_net import ParallelConfig, ParallelNet
 from lightgc2n.baselines.sasrec import SASRec, SASRecConfig
 from lightgc2n.baselines.simple import SimpleBaseline
 from lightgc2n.baselines.tgsrec.tgsrec import TGSRec, TGSRecConfig
-from lightgc2n.baselines.tida_gcn.tida_gcn import TiDAGCN, TiDAGCNConfig
+from lightgc2n.baselines.tida_gcn import TiDAGCN, TiDAGCNConfig
 from lightgc2n.config import read_settings, unknown_name
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError

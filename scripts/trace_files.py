@@ -15,13 +15,12 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+from ask_page import SECONDS, end, first_object, wait_for
+
 STAGES = ("import", "train", "export", "serve")
-SECONDS = 60  # for the service to start, to answer and to end
 TRACE_FILE, PACKAGE_FOLDER = "LIGHTGC2N_TRACE_FILE", "LIGHTGC2N_TRACE_PACKAGE"
 
 # Python imports a module called sitecustomize at the start of every process, so subprocesses are traced as well.
@@ -114,38 +113,13 @@ def ask_service(command: list[str], environment: dict[str, str]) -> None:
         try:
             assert service.stdout is not None
             address = json.loads(first_object(service.stdout))["address"]
-            wait_until(lambda: urlopen(f"{address}/readyz", timeout=SECONDS).close())
+            wait_for(address)
             body = json.dumps({"account": "a0", "k": 5}).encode()
-            asked = Request(f"{address}/v1/recommend", body, {"Content-Type": "application/json"})
-            for request in (address, asked, f"{address}/v1/accounts/a0/people"):
+            recommend = Request(f"{address}/v1/recommend", body, {"Content-Type": "application/json"})
+            for request in (address, recommend, f"{address}/v1/accounts/a0/people"):
                 urlopen(request, timeout=SECONDS).close()
         finally:
-            service.terminate()
-            service.wait(SECONDS)
-
-
-def first_object(lines: Iterator[str]) -> str:
-    """Return the first JSON object, whose last line starts with a brace."""
-    text = ""
-    for line in lines:
-        text += line
-        if line.startswith("}"):
-            return text
-    raise SystemExit("the service did not start")
-
-
-def wait_until(ready: Callable[[], None]) -> None:
-    """Call `ready` until it raises no URLError, for at most SECONDS."""
-    import time
-
-    deadline = time.monotonic() + SECONDS
-    while True:
-        try:
-            return ready()
-        except URLError:
-            if time.monotonic() > deadline:
-                raise SystemExit("the service does not answer") from None
-            time.sleep(0.2)
+            end(service)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 Shapes: B batch, M items, N accounts, R nodes, K domains, H latent users, L layers, V = (L + 1) · width.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -50,7 +52,43 @@ def concatenated_layers(layers: list[Tensor], latent_users: int) -> Float[Tensor
     return torch.cat([layer.view(len(layer), latent_users, -1).mean(dim=1) for layer in layers], dim=1)  # X
 
 
-class DAGCN(Model):
+class DomainGraphModel(Model):
+    """A model on the graph of DA-GCN: each domain scores its items from the features of all domains."""
+
+    config: Any
+    domains: tuple[Domain, ...]
+    graph: AccountGraph
+    head: DomainHead
+
+    def warm_start_tensors(self) -> dict[str, str]:
+        items = ("graph.items", "head.weight", "head.bias")
+        return {"graph.accounts": "accounts", **dict.fromkeys(items, "items")}
+
+    def start_epoch(self, epoch: int) -> None:
+        self.graph.refresh()
+
+    def losses(self, encoded: Nodes, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
+        queries, targets = draw_several(batch, self.domains, self.config.cuts)
+        features = self.domain_features(encoded, queries, self.graph.accounts_of(encoded, queries))
+        return {"next_item": self.head.loss(features, targets)}
+
+    @torch.no_grad()
+    def scores(self, encoded: Nodes, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        return self.head.scores(self.domain_features(encoded, batch, self.graph.accounts_of(encoded, batch)), domain)
+
+    @torch.no_grad()
+    def fold_in_scores(self, encoded: Nodes, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        """Scores whose account neighbours are the items of the history instead of the training items."""
+        return self.head.scores(self.domain_features(encoded, batch, self.graph.folded_in(encoded, batch)), domain)
+
+    @abstractmethod
+    def domain_features(
+        self, encoded: Nodes, batch: Batch, account: Float[Tensor, "B V"]
+    ) -> list[Float[Tensor, "B F"]]:
+        """The features of each domain, from its history and the account's vector."""
+
+
+class DAGCN(DomainGraphModel):
     """Each domain scores its items from the pooled histories of all domains and the account."""
 
     def __init__(self, config: DAGCNConfig, edges: Edges, domains: Sequence[Domain]) -> None:
@@ -77,31 +115,10 @@ class DAGCN(Model):
         model.load_state_dict(tensors)
         return model
 
-    def warm_start_tensors(self) -> dict[str, str]:
-        items = ("graph.items", "head.weight", "head.bias")
-        return {"graph.accounts": "accounts", **dict.fromkeys(items, "items")}
-
-    def start_epoch(self, epoch: int) -> None:
-        self.graph.refresh()
-
     def encode(self) -> Nodes:
         return self.graph()
 
-    def losses(self, encoded: Nodes, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
-        queries, targets = draw_several(batch, self.domains, self.config.cuts)
-        features = self._domain_features(encoded, queries, self.graph.accounts_of(encoded, queries))
-        return {"next_item": self.head.loss(features, targets)}
-
-    @torch.no_grad()
-    def scores(self, encoded: Nodes, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
-        return self.head.scores(self._domain_features(encoded, batch, self.graph.accounts_of(encoded, batch)), domain)
-
-    @torch.no_grad()
-    def fold_in_scores(self, encoded: Nodes, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
-        """Scores whose account neighbours are the items of the history instead of the training items."""
-        return self.head.scores(self._domain_features(encoded, batch, self.graph.folded_in(encoded, batch)), domain)
-
-    def _domain_features(
+    def domain_features(
         self, encoded: Nodes, batch: Batch, account: Float[Tensor, "B V"]
     ) -> list[Float[Tensor, "B 2*V"]]:
         """The features of each domain: the maximum over its history, and the account."""

@@ -97,7 +97,7 @@ def test_maximum_and_account_of_the_spec() -> None:
     model = spec_model("binary")
     batch = Batch(tensor([0]), tensor([[0, 1, 2, 0]]), tensor([4]))
     nodes = model.encode()
-    first, second = model._domain_features(nodes, batch, model.graph.accounts_of(nodes, batch))
+    first, second = model.domain_features(nodes, batch, model.graph.accounts_of(nodes, batch))
     account = [-0.305929, -0.488765, 0.282730, 0.959200]
     expected = tensor([[0.420735, 0.495832, 0.942769, 0.341002, *account]])
     assert_close(first.detach(), expected, rtol=0, atol=2e-6)
@@ -191,11 +191,11 @@ def test_what_dropout_leaves_is_scaled() -> None:
     model = model_of(dropout=0.5, width=400)
     nodes, batch = model.encode(), Batch(tensor([1]), tensor([[1, 4, 0]]), tensor([3]))
     account = model.graph.accounts_of(nodes, batch)
-    words = torch.stack(model._domain_features(nodes, batch, account))
+    words = torch.stack(model.domain_features(nodes, batch, account))
     model.train()
     pairs = (
         (model.encode().raw[1], nodes.raw[1], 0.5),
-        (torch.stack(model._domain_features(nodes, batch, account)), words, 0.25),
+        (torch.stack(model.domain_features(nodes, batch, account)), words, 0.25),
     )
     for found, whole, share in pairs:
         kept = found != 0

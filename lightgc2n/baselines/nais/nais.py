@@ -177,12 +177,6 @@ class NAIS(Model):
         """Scores from the history alone, which differ where all items of the account vote."""
         return self.scores(encoded, replace(batch, account=torch.full_like(batch.account, UNSEEN)), domain)
 
-    @torch.no_grad()
-    def start_from(self, fism: "NAIS") -> None:
-        """Pre-training: the tables of a trained FISM, which is this model without attention."""
-        for name in ("candidates", "voters", "item_bias"):
-            getattr(self, name).copy_(getattr(fism, name))
-
     def _votes(self, voters: Voters, block: Int[Tensor, "m"]) -> tuple[Tensor, Tensor, Tensor]:
         """The weighted votes of each history for the candidates, the sums of the weights, and the numbers of voters."""
         candidate, voter = self.candidates[block], self.voters[voters.distinct]

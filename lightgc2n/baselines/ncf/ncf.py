@@ -168,7 +168,7 @@ class NCF(Model):
         if config.loss == "softmax" and name != "gmf":
             raise SettingError(f"{name}: loss=softmax is implemented for gmf alone. Use loss=pointwise, or gmf.")
         self.config, self.holdings = config, holdings
-        self.ask = held_item_queries if config.feed == "account" else target_queries
+        self.training_queries = held_item_queries if config.feed == "account" else target_queries
         self.branches = nn.ModuleList(branch(config, holdings) for branch in BRANCHES[name])
         features = sum(branch.features for branch in self._parts())
         self.output = nn.Linear(features, 1, bias=config.loss == "pointwise")  # a softmax does not depend on it
@@ -196,20 +196,12 @@ class NCF(Model):
         bias = 0 if self.output.bias is None else self.output.bias
         return (torch.stack(sums).sum(dim=0) + bias)[:, domain.start : domain.stop]  # w · [g ; z_X] + b
 
-    @torch.no_grad()
-    def start_from(self, gmf: "NCF", mlp: "NCF") -> None:
-        """Pre-training of NeuMF: the branches of a trained GMF and MLP, each with weight one half at first."""
-        for own, trained in zip(self.branches, (gmf, mlp), strict=True):
-            own.load_state_dict(trained.branches[0].state_dict())
-        self.output.weight.copy_(torch.cat([gmf.output.weight, mlp.output.weight], dim=1) / 2)
-        self.output.bias.copy_((gmf.output.bias + mlp.output.bias) / 2)
-
     def _parts(self) -> Any:
         return iter(self.branches)
 
 
 def _pointwise(model: NCF, encoded: Encoded, batch: TrainingBatch) -> Float[Tensor, ""]:
-    queries = model.ask(batch, model.holdings, model.config.negatives)
+    queries = model.training_queries(batch, model.holdings, model.config.negatives)
     features = [
         branch.pairs(items, branch.feed.for_queries(branch.read(), batch, queries), queries.candidates)
         for branch, items in zip(model._parts(), encoded.branches, strict=True)
@@ -219,7 +211,7 @@ def _pointwise(model: NCF, encoded: Encoded, batch: TrainingBatch) -> Float[Tens
 
 def _full_softmax(model: NCF, encoded: Encoded, batch: TrainingBatch) -> Float[Tensor, ""]:
     """GMF-CE: every target against all items."""
-    (branch,), queries = model._parts(), model.ask(batch, model.holdings, 0)
+    (branch,), queries = model._parts(), model.training_queries(batch, model.holdings, 0)
     query = branch.feed.for_queries(branch.read(), batch, queries) * model.output.weight[0]
     return mean_softmax(query, encoded.branches[0], queries.candidates[:, 0])
 

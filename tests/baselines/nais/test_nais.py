@@ -117,7 +117,8 @@ def test_factored_scores_are_those_of_a_double_loop(attention: str, exclude_self
 def test_without_attention_s_voice_it_is_fism_times_a_power_of_the_length() -> None:
     model, fism = model_of(), model_of(attention="none")
     torch.nn.init.zeros_(model.attention.out)
-    fism.start_from(model)
+    for name in ("candidates", "voters", "item_bias"):
+        getattr(fism, name).data.copy_(getattr(model, name))
     length = tensor([[3.0], [1.0], [4.0], [1.0]])  # of an empty history nothing is heard anyway
     expected = (scores(fism, HISTORIES) - fism.item_bias) * length.pow(-0.5) + fism.item_bias
     assert_close(scores(model, HISTORIES), expected.detach())

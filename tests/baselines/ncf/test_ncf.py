@@ -165,27 +165,20 @@ def test_the_target_never_enters_the_question() -> None:
         asked: Any = []
         for train in (first, second):
             batch = one_batch(train)
-            asked.append(part.feed.for_queries(part.items, batch, model.ask(batch, model.holdings, 1)))  # type: ignore[union-attr, operator]
+            asked.append(part.feed.for_queries(part.items, batch, model.training_queries(batch, model.holdings, 1)))  # type: ignore[union-attr, operator]
         assert_close(asked[0], asked[1], rtol=0, atol=0)
 
 
 def test_a_hidden_account_is_hidden_from_both_branches() -> None:
     """A stranger has no vector in either branch, so that is what training must show."""
     model, batch = model_of("neumf", account_dropout=0.5).train(), one_batch()
-    asked = model.ask(batch, model.holdings, 1)
+    asked = model.training_queries(batch, model.holdings, 1)
     known = []
     for part in model._parts():
         history = part.feed.for_queries(part.items, batch, replace(asked, luck=torch.zeros(len(asked.row))))
         known.append((part.feed.for_queries(part.items, batch, asked) - history).abs().amax(dim=1) > 1e-6)
     assert_close(known[0], known[1])
     assert_close(known[0], asked.luck >= 0.5)
-
-
-def test_pre_training_gives_each_branch_half_a_say() -> None:
-    gmf, mlp, both = model_of("gmf"), model_of("mlp"), model_of("neumf")
-    torch.nn.init.constant_(mlp.output.bias, 3.0)
-    both.start_from(gmf, mlp)
-    assert_close(scores(both), (scores(gmf) + scores(mlp)) / 2)
 
 
 def test_first_weights() -> None:
