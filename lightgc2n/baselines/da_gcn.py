@@ -1,6 +1,7 @@
 """DA-GCN (Guo et al., IJCAI 2021): items and accounts of several domains on one graph, histories max-pooled.
 
-Shapes: B batch, M items, N accounts, R nodes, K domains, H latent users, L layers, V = (L + 1) · width.
+Shapes: B batch, M items, N accounts, R nodes, K domains, H latent users, L layers, V = (L + 1) · width, F features of
+one domain.
 """
 
 from abc import abstractmethod
@@ -10,8 +11,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from lightgc2n.config import setting
@@ -21,7 +22,7 @@ from lightgc2n.data.splits import Training
 from lightgc2n.graph.domain_graph import DIRECTIONS, build_domain_graph
 from lightgc2n.graph.sequential import Edges
 from lightgc2n.layers.account_graph import WEIGHTS, AccountGraph, Nodes, saved_edges
-from lightgc2n.layers.domain_head import DomainHead
+from lightgc2n.layers.crossentropy import linear_cross_entropy
 from lightgc2n.layers.domain_views import draw_several, view_of
 from lightgc2n.layers.pooling import pooled_events
 from lightgc2n.models.contract import Model
@@ -45,6 +46,45 @@ class DAGCNConfig:
     released_loops: bool = setting(False, help="Items without a successor have no self-loop, as in the release.")
     dropout: float = setting(0.1, at_least=0.0, at_most=0.95, help="Share of features dropped in training [ρ].")
     cuts: int = setting(4, at_least=1, help="Queries drawn from each log in each epoch.")
+
+
+class DomainHead(nn.Module):
+    """A weight vector and a bias for each item; each domain has its own softmax."""
+
+    def __init__(self, domains: Sequence[Domain], width: int) -> None:
+        super().__init__()
+        self.domains = tuple(domains)
+        self.weight = nn.Parameter(torch.empty(domains[-1].stop, width * len(domains)))
+        self.bias = nn.Parameter(torch.zeros(domains[-1].stop))
+        for domain in domains:
+            nn.init.xavier_normal_(self.weight.data[domain.start : domain.stop])
+
+    def loss(self, features: list[Float[Tensor, "B F"]], targets: Int[Tensor, "B K"]) -> Float[Tensor, ""]:
+        """The sum over domains of the mean cross-entropy over the queries that have a target in the domain."""
+        terms = []
+        for number, domain in enumerate(self.domains):
+            target, own = targets[:, number], slice(domain.start, domain.stop)
+            has_target = (target >= 0).float()
+            share, local = has_target / has_target.sum().clamp(min=1), (target - domain.start).clamp(min=0)
+            joined = _own_last(features, number)
+            terms.append(linear_cross_entropy(joined, self.weight[own], local, share, self.bias[own]))
+        return torch.stack(terms).sum()
+
+    def scores(self, features: list[Float[Tensor, "B F"]], domain: Domain) -> Float[Tensor, "B M"]:
+        """A score for each item of the domain, which may be any range of items."""
+        parts = []
+        for number, own in enumerate(self.domains):
+            start, stop = max(own.start, domain.start), min(own.stop, domain.stop)
+            if start < stop:
+                weight, bias = self.weight[own.start : own.stop], self.bias[own.start : own.stop]
+                # All items of the domain, so that a part has bit for bit the scores of the whole.
+                whole = torch.addmm(bias, _own_last(features, number), weight.T)
+                parts.append(whole[:, start - own.start : stop - own.start])
+        return torch.cat(parts, dim=1)
+
+
+def _own_last(features: list[Float[Tensor, "B F"]], number: int) -> Float[Tensor, "B KF"]:
+    return torch.cat([*features[:number], *features[number + 1 :], features[number]], dim=1)
 
 
 def concatenated_layers(layers: list[Tensor], latent_users: int) -> Float[Tensor, "R V"]:

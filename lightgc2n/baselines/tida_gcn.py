@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
 
-from lightgc2n.baselines.da_gcn import DomainGraphModel
+from lightgc2n.baselines.da_gcn import DomainGraphModel, DomainHead
 from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Domain
@@ -21,7 +21,6 @@ from lightgc2n.errors import SettingError
 from lightgc2n.graph.domain_graph import DIRECTIONS, build_domain_graph, build_intervals
 from lightgc2n.graph.sequential import Edges
 from lightgc2n.layers.account_graph import WEIGHTS, AccountGraph, Nodes, saved_edges
-from lightgc2n.layers.domain_head import DomainHead
 from lightgc2n.layers.domain_views import newest_views
 from lightgc2n.layers.propagation import WeightedSum, rows_of
 

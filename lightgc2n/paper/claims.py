@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from lightgc2n.experiments.results import ResultGroup
 from lightgc2n.paper import cost_claims, published, setting_claims
-from lightgc2n.paper.comparisons import Comparison, comparisons
 from lightgc2n.paper.document import Verdict
-from lightgc2n.paper.findings import Finding, measured, only_drawn, printed
+from lightgc2n.paper.findings import Comparison, Finding, comparisons, measured, only_drawn, printed
 
 Comparisons = Mapping[str, Sequence[Comparison]]  # by experiment
 MODEL = [("lightgc2n",)]

@@ -10,9 +10,8 @@ from math import log
 
 from lightgc2n.errors import MissingExtraError
 from lightgc2n.experiments.results import RunResult
-from lightgc2n.paper.comparisons import Comparison
 from lightgc2n.paper.document import CALLED, MODEL
-from lightgc2n.paper.findings import NO_RUNS, Finding, counted, settle, tallied
+from lightgc2n.paper.findings import NO_RUNS, Comparison, Finding, counted, settle, tallied
 from lightgc2n.paper.setting_claims import sweep
 
 SLACK = 1.05

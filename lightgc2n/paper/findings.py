@@ -1,17 +1,80 @@
-"""How comparisons become a verdict: by the paper's printed numbers, and by the test accounts of our runs."""
+"""Verdicts on claims: from the paper's printed numbers, and from our runs compared in pairs by dataset and protocol."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
 
-from lightgc2n.experiments.results import METRICS
-from lightgc2n.metrics.paired_tests import Difference, decided
-from lightgc2n.paper.arithmetic import Scores, impossible
-from lightgc2n.paper.comparisons import Comparison
-from lightgc2n.paper.document import Holding
+import numpy as np
 
+from lightgc2n.experiments.results import METRICS, ResultGroup, RunResult
+from lightgc2n.metrics.paired_tests import DECISIVE, Difference, SameTargets, decided, difference
+from lightgc2n.metrics.ranking import gains
+from lightgc2n.paper.document import Holding
+from lightgc2n.paper.published import Scores, impossible
+
+HONEST = frozenset({"last", "time", "cold-accounts"})  # protocols in which no test target is seen in training
 Cells = Mapping[tuple[str, str], Scores]  # (dataset, model) -> metrics
+
+
+class Comparison:
+    """All runs on one dataset by one protocol."""
+
+    def __init__(self, dataset: str, protocol: str, runs: Mapping[str, Sequence[RunResult]]) -> None:
+        self.dataset, self.protocol = dataset, protocol
+        self.honest = protocol in HONEST
+        self.models = {name: seeds[0].model for name, seeds in runs.items()}
+        self.runs = dict(runs)
+        self._targets = _by_targets(runs)
+
+    def of_models(self, models: Sequence[str]) -> list[str]:
+        """The runs of these models."""
+        return [run for run, model in self.models.items() if model in models]
+
+    def mean(self, run: str) -> float:
+        """The decisive metric over all targets and seeds."""
+        return self._of(run).mean(run)
+
+    def difference(self, first: str, second: str) -> Difference:
+        """How far `first` is above `second`."""
+        return difference(self.dataset, self.protocol, first, self._of(first), second, self._of(second))
+
+    def _of(self, run: str) -> SameTargets:
+        return next(same for same in self._targets if run in same.columns)
+
+
+def comparisons(groups: Iterable[ResultGroup], models: Collection[str] | None = None) -> list[Comparison]:
+    """The groups by dataset and protocol, honest protocols first.
+
+    Args:
+        models: use the runs of these models alone.
+    """
+    tables: dict[tuple[str, str], dict[str, Sequence[RunResult]]] = {}
+    for group in groups:
+        if models is None or group.model in models:
+            tables.setdefault((group.dataset, group.protocol), {})[group.title] = group.runs
+    every = [Comparison(dataset, protocol, runs) for (dataset, protocol), runs in tables.items()]
+    return sorted(every, key=lambda one: not one.honest)
+
+
+def decisive(every: Sequence[Comparison]) -> list[Comparison]:
+    """Those with honest protocols; all where there are none."""
+    return [one for one in every if one.honest] or list(every)
+
+
+def _by_targets(runs: Mapping[str, Sequence[RunResult]]) -> list[SameTargets]:
+    tables: list[SameTargets] = []
+    for name, seeds in runs.items():
+        owner = seeds[0].owner
+        same = [seed for seed in seeds if np.array_equal(seed.owner, owner)]
+        column = np.column_stack([gains(seed.rank, (20,))[DECISIVE] for seed in same])
+        for table in tables:
+            if np.array_equal(table.owner, owner):
+                table.columns[name] = column
+                break
+        else:
+            tables.append(SameTargets(owner, {name: column}))
+    return tables
 
 
 @dataclass(frozen=True)

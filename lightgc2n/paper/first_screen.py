@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from lightgc2n.experiments.results import METRICS, ResultGroup
 from lightgc2n.metrics.paired_tests import DECISIVE, decided
 from lightgc2n.paper import published
-from lightgc2n.paper.comparisons import Comparison, comparisons
 from lightgc2n.paper.document import CALLED, MODEL, OURS, Opening, Scored, Standing, is_ours
-from lightgc2n.paper.findings import Cells
+from lightgc2n.paper.findings import Cells, Comparison, comparisons
 
 SCORE = (
     "The scores are MRR@20: 100 % if the right item always stands first in the list, 0 % if never among the first 20."

@@ -8,9 +8,9 @@ from lightgc2n.experiments.results import METRICS, ResultGroup
 from lightgc2n.experiments.table import BUDGET, BUDGET_NOTE, Cell, Table, p_text
 from lightgc2n.metrics.intervals import Estimate
 from lightgc2n.metrics.paired_tests import DECISIVE, paired_against
-from lightgc2n.paper.arithmetic import checked, impossible
 from lightgc2n.paper.document import Figure, Series
 from lightgc2n.paper.experiment_results import ExperimentResults
+from lightgc2n.paper.published import checked, impossible
 
 PROTOCOLS = {
     "target-in-input": "target in the input",

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightgc2n.metrics.paired_tests import Difference, decided
-from lightgc2n.paper.comparisons import Comparison, decisive
 from lightgc2n.paper.document import MODEL as MODEL
 from lightgc2n.paper.document import Holding
-from lightgc2n.paper.findings import NO_RUNS, ONLY_PUBLISHED, Evidence, Finding
+from lightgc2n.paper.findings import NO_RUNS, ONLY_PUBLISHED, Comparison, Evidence, Finding, decisive
 
 SWEPT = ("latent_users", "temperature", "contrast_weight")
 SYMBOLS = {"latent_users": "α", "temperature": "β", "contrast_weight": "γ", "layers": "L"}

@@ -8,11 +8,10 @@ from lightgc2n.experiments.table import Cell, Table
 from lightgc2n.metrics.paired_tests import DECISIVE
 from lightgc2n.models.lightgc2n.ablations import VARIANTS
 from lightgc2n.models.plus.ablations import PLUS_VARIANTS
-from lightgc2n.paper.arithmetic import Scores, impossible
 from lightgc2n.paper.document import Figure, Section, Series, is_model, is_ours
 from lightgc2n.paper.experiment_plan import Entry, Setup, Source
 from lightgc2n.paper.experiment_results import ExperimentResults
-from lightgc2n.paper.published import IN_THE_ZOO, OURS, table1, table2
+from lightgc2n.paper.published import IN_THE_ZOO, OURS, Scores, impossible, table1, table2
 from lightgc2n.paper.section_tables import (
     COSTS,
     Part,

@@ -13,12 +13,11 @@ from torch.nn.functional import leaky_relu
 from torch.testing import assert_close
 
 from lightgc2n import zoo
-from lightgc2n.baselines.da_gcn import DAGCN, DAGCNConfig
+from lightgc2n.baselines.da_gcn import DAGCN, DAGCNConfig, DomainHead
 from lightgc2n.data.batches import Batch, make_batch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Split, SplitConfig, Training, split_dataset
 from lightgc2n.layers.account_graph import AccountGraph
-from lightgc2n.layers.domain_head import DomainHead
 from lightgc2n.layers.domain_views import draw_queries, draw_several
 from lightgc2n.metrics.ranks import ranks_in_domains
 from lightgc2n.training.run import train_in_memory

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lightgc2n.metrics.paired_tests import Difference, decided, holm
-from lightgc2n.paper.comparisons import Comparison, comparisons
+from lightgc2n.paper.findings import Comparison, comparisons
 from tests.paper.example import ACCOUNTS, Key, grouped, run
 
 

@@ -9,11 +9,10 @@ import numpy as np
 from lightgc2n.experiments.results import ResultGroup, RunResult
 from lightgc2n.experiments.table import Cell, Table
 from lightgc2n.paper import published
-from lightgc2n.paper.arithmetic import checked
 from lightgc2n.paper.claims import judge
 from lightgc2n.paper.document import Document, Figure, Opening, Section, Series
 from lightgc2n.paper.first_screen import opening_of
-from lightgc2n.paper.published import published_section
+from lightgc2n.paper.published import checked, published_section
 
 ACCOUNTS = 400
 VARIANTS = tuple(f"lightgc2n-wo-{name.lower()}" for name in published.VARIANTS)

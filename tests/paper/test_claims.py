@@ -10,9 +10,8 @@ import pytest
 from lightgc2n.experiments.results import RunResult
 from lightgc2n.paper import claims, cost_claims, published, setting_claims
 from lightgc2n.paper.claims import CLAIMS, Agreement
-from lightgc2n.paper.comparisons import Comparison, comparisons
 from lightgc2n.paper.document import Verdict
-from lightgc2n.paper.findings import Finding, measured, printed, settle
+from lightgc2n.paper.findings import Comparison, Finding, comparisons, measured, printed, settle
 from tests.paper.example import VARIANTS, Key, grouped, results, run
 
 NOT_SAID = "cannot be told"

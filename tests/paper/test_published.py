@@ -8,7 +8,7 @@ import pytest
 from lightgc2n.experiments.results import METRICS
 from lightgc2n.metrics.ranking import gains
 from lightgc2n.paper import published
-from lightgc2n.paper.arithmetic import contradictions, impossible
+from lightgc2n.paper.published import contradictions, impossible
 
 ROWS = [
     line.split()

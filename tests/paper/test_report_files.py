@@ -12,11 +12,10 @@ import pytest
 
 from lightgc2n.errors import OutputError
 from lightgc2n.experiments.table import Cell, Table, csv_text, footnotes, interval_of, key_of
-from lightgc2n.paper.arithmetic import checked
 from lightgc2n.paper.document import Document, Figure, Section, Series
 from lightgc2n.paper.drawing import apart, saved, short
 from lightgc2n.paper.palette import light
-from lightgc2n.paper.published import published_section
+from lightgc2n.paper.published import checked, published_section
 from lightgc2n.paper.report_files import write_report
 from lightgc2n.paper.report_html import inline, numbers_of, tally, unbroken
 from tests.paper.example import document, figures, standings, table
