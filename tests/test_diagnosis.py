@@ -25,7 +25,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(importlib.metadata, "version", without_optuna)
     found = diagnosis.diagnose()
     assert found["extras"]["tune"]["optuna"]["problem"] == "not installed"
-    assert "To use what tune offers: pip install 'lightgc2n[tune]'" in found["advice"]
+    assert "To use the extra tune: pip install 'lightgc2n[tune]'" in found["advice"]
 
 
 def test_a_broken_package_does_not_break_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
