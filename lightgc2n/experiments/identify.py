@@ -23,14 +23,14 @@ from lightgc2n.errors import DataError, SettingError
 from lightgc2n.metrics.cluster_agreement import PeopleMeasures, measure_people, people_summary, reliability
 from lightgc2n.people.contrast_method import Examples, by_contrast, by_examples, lengths
 from lightgc2n.people.habits_method import by_mixture
-from lightgc2n.people.reference_methods import FLOORS, CountEstimate, Method
+from lightgc2n.people.reference_methods import REFERENCE_METHODS, CountEstimate, Method
 from lightgc2n.people.sessions import HOUR, Logs, has_hours, usual_gap
 from lightgc2n.people.vectors import item_vectors
 from lightgc2n.progress import say
 from lightgc2n.recommending.histories import whole_logs
 
 METHODS: dict[str, Method] = {
-    **FLOORS,
+    **REFERENCE_METHODS,
     "length-alone": Method(partial(by_examples, features=lengths, decay=1e-3), given=False, needs="examples"),
     "contrast": Method(by_contrast),
     "habits": Method(by_mixture),

@@ -130,7 +130,7 @@ def _sessions(cluster: Cluster, features: Features = tastes) -> Find:
 BY_SILHOUETTE = partial(k_means_people, cost=blur, fewest=2)
 BY_BIC = partial(k_means_people, cost=spheres_bic)
 
-FLOORS: dict[str, Method] = {
+REFERENCE_METHODS: dict[str, Method] = {
     "one-person": Method(one_person),
     "random": Method(at_random),
     "random-sessions": Method(partial(at_random, units="session")),

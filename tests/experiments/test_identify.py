@@ -18,7 +18,7 @@ from lightgc2n.experiments.identify import METHODS, Identified, IdentifyOptions,
 from lightgc2n.experiments.identify_latent import affinity, latent_methods, ownership
 from lightgc2n.experiments.identify_tables import write_identified, write_reliability
 from lightgc2n.people.contrast_method import Examples
-from lightgc2n.people.reference_methods import FLOORS, Method
+from lightgc2n.people.reference_methods import REFERENCE_METHODS, Method
 from lightgc2n.people.sessions import Logs
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
@@ -64,7 +64,7 @@ def tiny(labels: str = "abacd") -> tuple[Dataset, Members]:
 
 
 def test_no_floor_is_hidden_by_another_method() -> None:
-    assert all(METHODS[name] is floor for name, floor in FLOORS.items())
+    assert all(METHODS[name] is method for name, method in REFERENCE_METHODS.items())
 
 
 def test_every_method_is_asked_in_its_tables(found: Identified) -> None:

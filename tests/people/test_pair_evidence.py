@@ -17,7 +17,7 @@ from lightgc2n.people.pair_evidence import (
     pairs_across,
     pairs_inside,
 )
-from lightgc2n.people.reference_methods import FLOORS
+from lightgc2n.people.reference_methods import REFERENCE_METHODS
 from lightgc2n.people.session_features import FOLDS, Sessions, describe, item_tables, pair_features, share_an_item
 from lightgc2n.people.sessions import DAY, HOUR, Logs
 from lightgc2n.people.vectors import item_vectors
@@ -54,8 +54,8 @@ def test_it_beats_k_means_where_strangers_share_accounts() -> None:
     logs, who = world()
     logs, count = with_vectors(logs), np.full(logs.accounts, 2)
     contrast = shared(logs, by_contrast(logs, count, np.random.default_rng(0)), who)
-    floor = shared(logs, FLOORS["session-k-means"].find(logs, count, np.random.default_rng(0)), who)
-    hours = shared(logs, FLOORS["session-k-means-hours"].find(logs, count, np.random.default_rng(0)), who)
+    floor = shared(logs, REFERENCE_METHODS["session-k-means"].find(logs, count, np.random.default_rng(0)), who)
+    hours = shared(logs, REFERENCE_METHODS["session-k-means-hours"].find(logs, count, np.random.default_rng(0)), who)
     assert contrast > max(0.5, 2 * floor)
     assert contrast > hours
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lightgc2n.experiments.identify_latent import strongest
-from lightgc2n.people.reference_methods import FLOORS, at_random, one_person
+from lightgc2n.people.reference_methods import REFERENCE_METHODS, at_random, one_person
 from lightgc2n.people.sessions import CELLS_AT_ONCE, DAY, HOUR, Logs, account_points, dates, hours, tastes
 from tests.people.accounts import logs_of, same_groups
 
@@ -27,10 +27,10 @@ def household(hours_differ: bool = False) -> tuple[Logs, np.ndarray]:
 
 def found(name: str, logs: Logs, count: list[int] | None) -> np.ndarray:
     given = None if count is None else np.array(count)
-    return FLOORS[name].find(logs, given, np.random.default_rng(0))
+    return REFERENCE_METHODS[name].find(logs, given, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("name", [name for name, one in FLOORS.items() if one.given and "dates" not in name])
+@pytest.mark.parametrize("name", [name for name, one in REFERENCE_METHODS.items() if one.given and "dates" not in name])
 def test_two_tastes_are_told_apart_with_the_count_given(name: str) -> None:
     logs, who = household(hours_differ=True)
     label = found(name, logs, [2, 1])
@@ -42,7 +42,7 @@ def test_two_tastes_are_told_apart_with_the_count_given(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in FLOORS if "k-means" in name or "mixture" in name or "dbscan" in name]
+    "name", [name for name in REFERENCE_METHODS if "k-means" in name or "mixture" in name or "dbscan" in name]
 )
 def test_the_count_of_clear_tastes_is_found(name: str) -> None:
     logs, who = household(hours_differ=True)
@@ -65,7 +65,7 @@ def test_dates_tell_one_after_the_other_apart() -> None:
 
 def test_sessions_stay_whole() -> None:
     logs, _ = household()
-    for name in FLOORS:
+    for name in REFERENCE_METHODS:
         if name.startswith(("session", "random-sessions")):
             pairs = set(zip(logs.session.tolist(), found(name, logs, None).tolist(), strict=True))
             assert len(pairs) == len(set(logs.session.tolist())), name
@@ -83,7 +83,7 @@ def test_chance_is_even() -> None:
     assert not one_person(logs, None, np.random.default_rng(0)).any()
 
 
-@pytest.mark.parametrize("name", FLOORS)
+@pytest.mark.parametrize("name", REFERENCE_METHODS)
 def test_the_same_seed_gives_the_same_people(name: str) -> None:
     random = np.random.default_rng(0)
     times = np.sort(random.integers(0, 90 * DAY, size=(6, 25)), axis=1).tolist()
@@ -92,7 +92,10 @@ def test_the_same_seed_gives_the_same_people(name: str) -> None:
         assert np.array_equal(found(name, logs, count), found(name, logs, count))
         people = [len(np.unique(found(name, logs, count)[logs.account == one])) for one in range(6)]
         if count is not None:
-            assert all(most >= number for most, number in zip(count, people, strict=True)) or not FLOORS[name].given
+            assert (
+                all(most >= number for most, number in zip(count, people, strict=True))
+                or not REFERENCE_METHODS[name].given
+            )
 
 
 def test_features_by_hand() -> None:
