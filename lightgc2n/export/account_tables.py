@@ -10,6 +10,7 @@ from lightgc2n.export.export_options import ExportOptions
 from lightgc2n.export.lightgc2n_graph import account_vectors
 from lightgc2n.export.onnx_builder import Array
 from lightgc2n.export.people_tables import write_account_tables
+from lightgc2n.models.contract import Model
 from lightgc2n.models.lightgc2n.lightgc2n import LightGC2N
 from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.recommending.bundle_files import (
@@ -21,34 +22,36 @@ from lightgc2n.recommending.bundle_files import (
     device_checksum,
     write_facts,
 )
-from lightgc2n.recommending.recommender import Recommender
+from lightgc2n.recommending.histories import Histories
 
 
-def write_server(folder: Path, recommender: Recommender, options: ExportOptions, finder: PeopleFinder | None) -> None:
+def write_server(
+    folder: Path, histories: Histories, model: Model, options: ExportOptions, finder: PeopleFinder | None
+) -> None:
     """Writes the server part beside a device part that is finished."""
-    server, accounts = folder / SERVER, recommender.dataset.accounts
+    server, accounts = folder / SERVER, histories.dataset.accounts
     server.mkdir()
     (server / ACCOUNTS).write_bytes("".join(f"{one}\n" for one in accounts).encode("utf-8"))
     if options.histories:
-        (server / HISTORIES).write_bytes(save(_histories(recommender)))
-    if isinstance(recommender.model, LightGC2N):
-        (server / VECTORS).write_bytes(save({"account": account_vectors(recommender.model)}))
+        (server / HISTORIES).write_bytes(save(_histories(histories, model)))
+    if isinstance(model, LightGC2N):
+        (server / VECTORS).write_bytes(save({"account": account_vectors(model)}))
     if finder is not None:
         write_account_tables(server, finder, options.int8)
     write_facts(server, SERVER_FACTS, {"device": device_checksum(folder), "accounts": len(accounts)})
 
 
-def _histories(recommender: Recommender) -> dict[str, Array]:
+def _histories(histories: Histories, model: Model) -> dict[str, Array]:
     """What each account did and when, and what training knows of it beyond that."""
-    dataset, start, stop = recommender.dataset, recommender._log_start, recommender._log_stop
+    dataset, start, stop = histories.dataset, histories.start, histories.stop
     lines = [np.asarray(dataset.events[first:last]) for first, last in zip(start, stop, strict=True)]
     offsets, events = _side_by_side(lines)
     arrays: dict[str, Array] = {"offsets": offsets, "events": events}
     if dataset.times is not None:
         times = [np.asarray(dataset.times[first:last]) for first, last in zip(start, stop, strict=True)]
         arrays["times"] = np.concatenate([*times, np.empty(0, dtype=np.int64)])
-    if isinstance(recommender.model, LightGC2N):
-        graph = recommender.model.graph
+    if isinstance(model, LightGC2N):
+        graph = model.graph
         held = np.split(graph.held_items.cpu().numpy(), graph.held_offsets.cpu().numpy()[1:-1])
         beyond = [np.setdiff1d(items, line) for items, line in zip(held, lines, strict=True)]
         if any(map(len, beyond)):

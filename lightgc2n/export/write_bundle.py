@@ -29,6 +29,7 @@ from lightgc2n.export.sasrec_graph import write_sasrec
 from lightgc2n.files.atomic_writes import new_folder, refuse_existing
 from lightgc2n.metrics.ranking import gains
 from lightgc2n.metrics.ranks import ranks_in_domains
+from lightgc2n.models.contract import Model
 from lightgc2n.models.lightgc2n.lightgc2n import LightGC2N
 from lightgc2n.models.plus.plus import LightGC2NPlus
 from lightgc2n.people.finder import PeopleFinder
@@ -46,8 +47,10 @@ from lightgc2n.recommending.bundle_files import (
     write_facts,
 )
 from lightgc2n.recommending.bundle_tables import POPULARITY
-from lightgc2n.recommending.recommender import Recommender, load_with_split
+from lightgc2n.recommending.load_run import load_with_split
+from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.recommending.titles import read_titles
+from lightgc2n.recommending.torch_scorer import TorchScorer
 from lightgc2n.training.runs import RunPlan, plan_of, versions
 
 WRITERS: dict[type, Callable[..., Answer]] = {
@@ -72,16 +75,16 @@ def write_bundle(
     recommender: Recommender, split: Split, plan: RunPlan, out: Path, options: ExportOptions, force: bool = False
 ) -> dict[str, Any]:
     """Writes the bundle of a recommender whose run has this plan."""
-    _refuse_unfit(recommender)
+    model = _exportable_model(recommender)
     titles = _titles(options.titles, recommender) if options.titles else None
-    graph, answer = write_graph(recommender, options.int8)
+    graph, answer = write_graph(model, len(recommender.dataset.items), options.int8)
     finder = _finder(recommender) if options.people else None
-    config = _config(recommender, split, plan, options, answer) | {"people": finder is not None}
+    config = _config(recommender, model, split, plan, options, answer) | {"people": finder is not None}
     with new_folder(out, force, kind=BUNDLE) as new:
         _write_ids(new / ITEMS, recommender.dataset.items)
         if titles is not None:
             _write_ids(new / TITLES, (f"{item}\t{title}" for item, title in titles.items()))
-        write_weights(new, graph, {POPULARITY: _smallest(recommender._popularity.cpu().numpy())})
+        write_weights(new, graph, {POPULARITY: _smallest(recommender.scorer.popularity)})
         if finder is not None:
             write_people(new, finder, options.int8)
         sizes = {path.name: path.stat().st_size for path in sorted(new.rglob("*")) if path.is_file()}
@@ -89,7 +92,7 @@ def write_bundle(
         (new / CARD).write_text(model_card(config, sizes, with_accounts), encoding="utf-8")
         write_facts(new, CONFIG, config)
         if with_accounts:
-            write_server(new, recommender, options, finder)
+            write_server(new, recommender.source.histories, model, options, finder)
         _refuse_changed_data(plan, recommender)
     return config
 
@@ -102,12 +105,12 @@ def _refuse_changed_data(plan: RunPlan, recommender: Recommender) -> None:
         )
 
 
-def write_graph(recommender: Recommender, int8: bool) -> tuple[Graph, Answer]:
+def write_graph(model: Model, items: int, int8: bool) -> tuple[Graph, Answer]:
     """The graph of a model."""
     graph = Graph()
     history = graph.input(HISTORY, INT64, ["B", "T"])
-    answer = WRITERS[type(recommender.model)](graph, Tables(graph, int8), recommender.model, history)
-    finish(graph, len(recommender.dataset.items), answer)
+    answer = WRITERS[type(model)](graph, Tables(graph, int8), model, history)
+    finish(graph, items, answer)
     return graph, answer
 
 
@@ -127,14 +130,18 @@ def _places(path: Path) -> dict[str, tuple[int, int]]:
     return {name: (8 + length + first, stop - first) for name, (first, stop) in ends.items()}
 
 
-def _refuse_unfit(recommender: Recommender) -> None:
-    if type(recommender.model) not in WRITERS:
+def _exportable_model(recommender: Recommender) -> Model:
+    """The recommender's model; raise an error if it cannot be exported or holds numbers that are not finite."""
+    assert isinstance(recommender.scorer, TorchScorer), "a bundle is written from a run"
+    model = recommender.scorer.model
+    if type(model) not in WRITERS:
         raise SettingError(
             f"{recommender.name} cannot be exported: lightgc2n, lightgc2n-plus, their ablations and sasrec can."
         )
-    for name, tensor in recommender.model.state_dict().items():
+    for name, tensor in model.state_dict().items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise DataError(f"{recommender.name}: {name} is not finite. Train with a lower learning rate.")
+    return model
 
 
 def _finder(recommender: Recommender) -> PeopleFinder | None:
@@ -142,13 +149,13 @@ def _finder(recommender: Recommender) -> PeopleFinder | None:
     if recommender.dataset.kind != "logs":
         say(f"{recommender.dataset.name} holds {recommender.dataset.kind}, so the bundle will not find people.")
         return None
-    return recommender._finder
+    return recommender.finder
 
 
 def _config(
-    recommender: Recommender, split: Split, plan: RunPlan, options: ExportOptions, answer: Answer
+    recommender: Recommender, model: Any, split: Split, plan: RunPlan, options: ExportOptions, answer: Answer
 ) -> dict[str, Any]:
-    dataset, model = recommender.dataset, recommender.model
+    dataset = recommender.dataset
     latent = model.config.latent_users if answer.users is not None else 0
     return {
         "format": FORMAT,
@@ -170,15 +177,14 @@ def _config(
             "domains": [asdict(domain) for domain in dataset.domains],
         },
         "split": asdict(plan.split),
-        "metrics": _measured(recommender, split),
+        "metrics": _measured(recommender, model, split),
         "versions": {**versions(), "onnx": onnx.__version__, "opset": OPSET},
     }
 
 
-def _measured(recommender: Recommender, split: Split) -> dict[str, Any]:
+def _measured(recommender: Recommender, model: Model, split: Split) -> dict[str, Any]:
     """The test of the model as it is exported: it knows no more than what training knew."""
-    learned = recommender._learned_items.cpu().numpy()
-    model = recommender.model
+    learned = recommender.scorer.learned_items
     ranks = ranks_in_domains(recommender.name, model, split.test, split.catalogues, learned=learned)
     values = {name: float(column.mean()) for name, column in gains(ranks, CUTOFFS).items()}
     return {"targets": len(ranks), "values": values}

@@ -33,8 +33,8 @@ from lightgc2n.files.atomic_writes import sha256
 from lightgc2n.files.folder_kinds import FolderKind
 from lightgc2n.files.writer_lock import recover
 from lightgc2n.recommending.bundle_schema import SERVER_FIELDS, check_config
-from lightgc2n.recommending.checks import AGAIN
 from lightgc2n.recommending.regular_files import State, open_plain, read_plain, refuse_links, state_of
+from lightgc2n.recommending.schema_checks import AGAIN
 
 FORMAT, SCHEMA = "lightgc2n bundle", 3
 OLDEST_SCHEMA = max(1, SCHEMA - 1)  # this version reads the previous schema too

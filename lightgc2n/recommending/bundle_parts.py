@@ -2,11 +2,13 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import safe_open
 
 from lightgc2n.data.dataset import Dataset, Domain, Ints, Longs
 from lightgc2n.errors import DataError
@@ -24,8 +26,9 @@ from lightgc2n.recommending.bundle_files import (
 )
 from lightgc2n.recommending.bundle_schema import HISTORY_TABLES, VECTOR_TABLES, WEIGHT_TABLES
 from lightgc2n.recommending.bundle_tables import NUMBERS_AT_ONCE, POPULARITY, check_weights, read_tables
-from lightgc2n.recommending.checks import AGAIN, need
+from lightgc2n.recommending.schema_checks import AGAIN, need
 
+SMALLEST_NORM = 1e-12
 MIDDLE = 128  # the byte that stands for 0, in tables that are bytes
 
 
@@ -66,6 +69,22 @@ class Server:
         if not 0 <= account < len(self.held_offsets) - 1:
             return None
         return self.held_items[self.held_offsets[account] : self.held_offsets[account + 1]]
+
+
+class ItemVectors:
+    """The item vectors of a bundle; the file is opened at once and read on first use, since few clients need them."""
+
+    def __init__(self, files: BundleFiles) -> None:
+        self.name = str(files.config["item_table"])
+        self._file: Any = safe_open(files.folder / WEIGHTS, framework="numpy")
+
+    @cached_property
+    def unit(self) -> npt.NDArray[np.float32]:
+        """A vector of length one for each item; zeros where nothing was learned."""
+        vectors = self._file.get_tensor(self.name)
+        if vectors.dtype == np.uint8:  # the scale of a row does not change its direction
+            vectors = vectors.astype(np.float32) - np.float32(MIDDLE)
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), SMALLEST_NORM)
 
 
 def read_device(files: BundleFiles) -> Device:

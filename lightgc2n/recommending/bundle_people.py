@@ -18,7 +18,7 @@ from lightgc2n.recommending import bundle_schema as schema
 from lightgc2n.recommending.bundle_files import ACCOUNT_TABLES, FINDER, FINDER_FACTS, SERVER, BundleFiles
 from lightgc2n.recommending.bundle_parts import MIDDLE
 from lightgc2n.recommending.bundle_tables import read_tables
-from lightgc2n.recommending.checks import AGAIN, need
+from lightgc2n.recommending.schema_checks import AGAIN, need
 
 VECTORS, SCALES, EVENTS, FOLD = "tables.vectors", "tables.scales", "tables.events", "fold"
 DAYS = ("tables.first", "tables.middle")

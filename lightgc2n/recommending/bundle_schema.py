@@ -9,7 +9,8 @@ from typing import Any
 from lightgc2n.errors import DataError
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE
-from lightgc2n.recommending.checks import (
+from lightgc2n.recommending.history_times import EARLIEST, LATEST
+from lightgc2n.recommending.schema_checks import (
     AGAIN,
     BYTES,
     COUNTS,
@@ -25,7 +26,6 @@ from lightgc2n.recommending.checks import (
     Whole,
     need,
 )
-from lightgc2n.recommending.history_times import EARLIEST, LATEST
 
 MOST_ITEMS, MOST_EVENTS = 2**31 - 1, 2**53
 INFINITE = float("inf")

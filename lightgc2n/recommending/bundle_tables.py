@@ -11,7 +11,7 @@ from safetensors import safe_open
 from lightgc2n.errors import DataError, LightGC2NError
 from lightgc2n.recommending import bundle_schema as schema
 from lightgc2n.recommending.bundle_files import CONFIG, WEIGHTS, BundleFiles
-from lightgc2n.recommending.checks import AGAIN, FLOATS, Table, need
+from lightgc2n.recommending.schema_checks import AGAIN, FLOATS, Table, need
 
 POPULARITY = "popularity"
 KEPT, COLUMNS, LOWER, CODED, VALUES = (f"followers.{one}" for one in ("kept", "columns", "lower", "bytes", "values"))

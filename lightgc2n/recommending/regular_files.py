@@ -7,7 +7,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from lightgc2n.errors import DataError
-from lightgc2n.recommending.checks import AGAIN
+from lightgc2n.recommending.schema_checks import AGAIN
 
 FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 LINKS = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.ENXIO)  # what systems say of a link or of a socket

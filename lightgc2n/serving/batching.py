@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
-from lightgc2n.recommending.answers import Recommendations
-from lightgc2n.recommending.bundle import BundleRecommender, Question
+from lightgc2n.recommending.recommender import Recommender
+from lightgc2n.recommending.results import Recommendations
+from lightgc2n.recommending.scorer import PreparedQuery
 from lightgc2n.serving.errors import busy
 
 MOST_ROWS = 64  # of one go: more gain nothing, and cost memory
@@ -21,8 +22,8 @@ MOST_SCORES, MOST_CELLS = 2**21, 2**16  # of one go: rows x items, rows x events
 class Asked:
     """Questions of one request, and the answers found so far."""
 
-    recommender: BundleRecommender
-    questions: Sequence[Question]
+    recommender: Recommender
+    questions: Sequence[PreparedQuery]
     answered: "asyncio.Future[list[Recommendations]]"
     found: list[Recommendations] = field(default_factory=list)
 
@@ -35,8 +36,8 @@ class Asked:
 class Batch:
     """What is computed in one go: for each request the questions that it brings."""
 
-    recommender: BundleRecommender
-    parts: list[tuple[Asked, Sequence[Question]]]
+    recommender: Recommender
+    parts: list[tuple[Asked, Sequence[PreparedQuery]]]
 
 
 class Batcher:
@@ -53,7 +54,7 @@ class Batcher:
         self._busy = False
         self.waiting = 0
 
-    async def answer(self, recommender: BundleRecommender, questions: Sequence[Question]) -> list[Recommendations]:
+    async def answer(self, recommender: Recommender, questions: Sequence[PreparedQuery]) -> list[Recommendations]:
         """A list for each question, by the recommender that they were prepared with."""
         if not questions:
             return []
@@ -115,11 +116,11 @@ class Batcher:
         return batch
 
 
-def _fitting(asked: Asked, rows: int, widest: int) -> tuple[Sequence[Question], int]:
+def _fitting(asked: Asked, rows: int, widest: int) -> tuple[Sequence[PreparedQuery], int]:
     """The next questions of a request that still fit beside `rows` others, and how long the longest history is then."""
     first = len(asked.found)
     room = min(MOST_ROWS, MOST_SCORES // len(asked.recommender.dataset.items)) - rows
-    part: list[Question] = []
+    part: list[PreparedQuery] = []
     for question in asked.questions[first : first + max(room, 0 if rows else 1)]:
         wide = max(widest, len(question.events))
         if rows + len(part) and (rows + len(part) + 1) * wide > MOST_CELLS:

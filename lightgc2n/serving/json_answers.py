@@ -6,8 +6,7 @@ from typing import Any
 from fastapi.responses import Response
 from pydantic_core import to_json
 
-from lightgc2n.recommending.answers import Recommendations
-from lightgc2n.recommending.people import AccountPeople
+from lightgc2n.recommending.results import AccountPeople, Recommendations
 from lightgc2n.serving.live_bundle import Served
 
 Titles = Mapping[str, str]

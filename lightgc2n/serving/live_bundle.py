@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from lightgc2n.errors import LightGC2NError
-from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
 from lightgc2n.recommending.bundle_files import CONFIG, PEOPLE, SERVER, SUMS
+from lightgc2n.recommending.load_bundle import load_bundle
+from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.recommending.titles import read_titles
 from lightgc2n.serving.logs import log
 
@@ -28,7 +29,7 @@ class Served:
     """A bundle in memory; a request holds on to the one that it began with."""
 
     folder: Path
-    recommender: BundleRecommender
+    recommender: Recommender
     checksum: str
     card: str
     titles: dict[str, str]
@@ -53,9 +54,9 @@ def open_served(path: Path, titles: Path | None) -> Served:
         folder=folder,
         recommender=recommender,
         checksum=recommender.dataset.checksum[:SHORT],
-        card=recommender.device.card,
+        card=recommender.source.card,
         titles=recommender.titles | (read_titles(titles) if titles else {}),
-        device_files=frozenset({*recommender.config["files"], CONFIG, SUMS}),  # for whoever may ask at all
+        device_files=frozenset({*recommender.source.config["files"], CONFIG, SUMS}),  # for whoever may ask at all
     )
 
 

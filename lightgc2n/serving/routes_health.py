@@ -54,7 +54,7 @@ def _reload(service: Service) -> dict[str, Any] | None:
 
 
 def _facts(served: Served) -> dict[str, Any]:
-    config, dataset = served.recommender.config, served.recommender.dataset
+    config, dataset = served.recommender.source.config, served.recommender.dataset
     return {
         "model": served.recommender.name,
         "dataset": dataset.name,

@@ -7,8 +7,8 @@ from fastapi import Body, FastAPI, Query, Request
 from fastapi.responses import Response
 
 from lightgc2n.errors import LightGC2NError
-from lightgc2n.recommending.answers import Recommendations
-from lightgc2n.recommending.bundle import Question
+from lightgc2n.recommending.results import Recommendations
+from lightgc2n.recommending.scorer import PreparedQuery
 from lightgc2n.serving.errors import RefusedError, from_problem, not_known
 from lightgc2n.serving.fair_pool import Check
 from lightgc2n.serving.json_answers import json_response, list_json
@@ -92,7 +92,7 @@ async def _answers(
 ) -> list[Recommendations | RefusedError]:
     """For each question its list, or why there is none."""
 
-    def prepare(check: Check = lambda: None) -> list[Question | RefusedError]:
+    def prepare(check: Check = lambda: None) -> list[PreparedQuery | RefusedError]:
         found = []
         for ask in asks:
             check()
@@ -105,7 +105,7 @@ async def _answers(
         prepared = await service.aside(request, prepare)
     else:
         prepared = prepare()
-    questions = [one for one in prepared if isinstance(one, Question)]
+    questions = [one for one in prepared if isinstance(one, PreparedQuery)]
     lists = iter(await service.lists(served, questions))
     return [one if isinstance(one, RefusedError) else next(lists) for one in prepared]
 
@@ -115,7 +115,7 @@ def _many(found: Sequence[Recommendations | dict[str, Any]], served: Served) -> 
     return json_response({"answers": [one if isinstance(one, dict) else list_json(one, served) for one in found]})
 
 
-def _prepared(served: Served, ask: Ask) -> Question | RefusedError:
+def _prepared(served: Served, ask: Ask) -> PreparedQuery | RefusedError:
     if ask.history is None and ask.account is not None and not served.recommender.knows(ask.account):
         return not_known("account", ask.account)
     times: Any = ask.times

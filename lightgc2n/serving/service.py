@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 
-from lightgc2n.recommending.answers import Recommendations
-from lightgc2n.recommending.bundle import Question
+from lightgc2n.recommending.results import Recommendations
+from lightgc2n.recommending.scorer import PreparedQuery
 from lightgc2n.serving.batching import Batcher
 from lightgc2n.serving.errors import RefusedError
 from lightgc2n.serving.fair_pool import Check, FairPool
@@ -78,7 +78,7 @@ class Service:
     async def watch(self) -> None:
         await self.shelf.watch(self._loading)
 
-    async def lists(self, served: Served, questions: Sequence[Question]) -> list[Recommendations]:
+    async def lists(self, served: Served, questions: Sequence[PreparedQuery]) -> list[Recommendations]:
         """A list for each question, made together with what others ask at the same time."""
         found = await self.batcher.answer(served.recommender, questions)
         popular = sum(one.fallback for one in found)

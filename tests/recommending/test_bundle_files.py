@@ -14,10 +14,10 @@ from safetensors.numpy import load_file, save_file
 
 from lightgc2n.errors import DataError
 from lightgc2n.files.atomic_writes import sha256
-from lightgc2n.recommending import bundle as bundle_module
-from lightgc2n.recommending.bundle import load_bundle
+from lightgc2n.recommending import load_bundle as bundle_module
 from lightgc2n.recommending.bundle_files import SCHEMA, device_checksum, is_bundle, open_bundle, write_facts
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
+from lightgc2n.recommending.load_bundle import load_bundle
 from tests.cli.test_commands import run
 from tests.export.town import bundle_of
 
@@ -75,7 +75,7 @@ def check_mutations(bundle: Path, numbers: range, monkeypatch: pytest.MonkeyPatc
     def unwanted(*_: object) -> None:
         raise AssertionError("something of the bundle was used")
 
-    for used in ("read_device", "read_server", "_session"):
+    for used in ("read_device", "read_server", "open_session"):
         monkeypatch.setattr(bundle_module, used, unwanted)
     files = files_of(bundle)
     for number in numbers:

@@ -20,9 +20,9 @@ from lightgc2n.people.session_points import Logs
 from lightgc2n.people.sessions import newest_sessions
 from lightgc2n.recommending.bundle_files import FINDER, FINDER_FACTS, BundleFiles
 from lightgc2n.recommending.bundle_people import read_finder
-from lightgc2n.recommending.finders import training_logs
-from lightgc2n.recommending.people import by_weight
-from lightgc2n.recommending.persons import MOST_SESSIONS
+from lightgc2n.recommending.load_run import training_logs
+from lightgc2n.recommending.people_report import by_weight
+from lightgc2n.recommending.recommender import MOST_SESSIONS
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from tests.serving.folders import NEEDS_CHROMIUM, PAGE, opened_page, served
 

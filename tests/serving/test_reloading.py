@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from lightgc2n.recommending.bundle import load_bundle
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
+from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.serving import live_bundle
 from lightgc2n.serving.live_bundle import open_served, stamp
 from tests.export.town import bundle_of

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lightgc2n.errors import OutputError
 from lightgc2n.files.atomic_writes import new_file, refuse_existing
-from lightgc2n.recommending.answers import Recommendations
+from lightgc2n.recommending.results import Recommendations
 
 COLUMNS = ("account_id", "item_id", "score", "rank")
 LISTS_PER_FRAME = 4096
