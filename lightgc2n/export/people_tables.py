@@ -13,7 +13,7 @@ from lightgc2n.export.onnx_builder import Array
 from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.people.storage import arrays_of, numbers_of
 from lightgc2n.recommending.bundle_files import ACCOUNT_TABLES, FINDER, FINDER_FACTS, PEOPLE
-from lightgc2n.recommending.bundle_people import DAYS, EVENTS, FOLD, NIBBLE_MIDDLE, TABLES, VECTORS
+from lightgc2n.recommending.bundle_people import DAYS, EVENTS, FOLD, NIBBLE_MIDDLE, TABLES, VECTORS, finder_constants
 
 STRANGERS = 1  # tables that a history which training has not seen needs: the first
 
@@ -25,7 +25,9 @@ def write_people(folder: Path, finder: PeopleFinder, int8: bool) -> None:
     del arrays[FOLD]
     tables = {name: arrays.pop(name)[:STRANGERS] for name in TABLES if name in arrays}
     (folder / FINDER).write_bytes(save(_contiguous(arrays | _stored(tables, int8))))
-    (folder / FINDER_FACTS).write_text(json.dumps(numbers_of(finder), indent=1) + "\n", encoding="utf-8")
+    (folder / FINDER_FACTS).write_text(
+        json.dumps(numbers_of(finder) | {"constants": finder_constants()}, indent=1) + "\n", encoding="utf-8"
+    )
 
 
 def write_account_tables(server: Path, finder: PeopleFinder, int8: bool) -> None:

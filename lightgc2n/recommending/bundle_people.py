@@ -10,14 +10,18 @@ from typing import Any
 import numpy as np
 
 from lightgc2n.errors import DataError
-from lightgc2n.people.contrast import FARTHEST
+from lightgc2n.people import assigning, contrast, count_people, session_features, session_points
+from lightgc2n.people import finder as people_finder
+from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.people.sessions import DAY
 from lightgc2n.people.storage import finder_of
+from lightgc2n.progress import say
 from lightgc2n.recommending import bundle_schema as schema
 from lightgc2n.recommending.bundle_files import ACCOUNT_TABLES, FINDER, FINDER_FACTS, SERVER, BundleFiles
 from lightgc2n.recommending.bundle_parts import MIDDLE
 from lightgc2n.recommending.bundle_tables import read_tables
+from lightgc2n.recommending.recommender import ANALYSED_SESSIONS
 from lightgc2n.recommending.schema_checks import AGAIN, need
 
 VECTORS, SCALES, EVENTS, FOLD = "tables.vectors", "tables.scales", "tables.events", "fold"
@@ -26,6 +30,27 @@ TABLES = (VECTORS, EVENTS, *DAYS)
 BYTES_AND_SCALES = 2  # the schema whose vectors were bytes with a scale for each row
 MOST_LOG_ODDS = 700  # exp of more is no number any more; learned ones reach about 20
 NIBBLE_MIDDLE = 8  # the half of a byte that stands for 0
+
+
+def finder_constants() -> dict[str, Any]:
+    """The numbers in `finder.json` that the page's JavaScript computes with, as this version of the code has them."""
+    return {
+        "analysed_sessions": ANALYSED_SESSIONS,  # the newest of a history
+        "centre_steps": assigning.CENTRE_STEPS,  # of the K-means start
+        "doubt": assigning.DOUBT,  # spread evenly over all people before the first mean-field step
+        "farthest_count": count_people.FARTHEST,  # standard deviations at which count features are clipped
+        "farthest_pair": contrast.FARTHEST,  # standard deviations at which pair features are clipped
+        "fit_weight": assigning.FIT_WEIGHT,
+        "half_an_hour": session_features.HALF_AN_HOUR,  # in days
+        "least_ratio": contrast.LEAST_RATIO,
+        "most_people": MOST_PEOPLE,
+        "most_sessions": people_finder.MOST_SESSIONS,  # of which all pairs are compared
+        "pair_shares": count_people.SHARES.tolist(),
+        "same_person_share": contrast.SHARE,
+        "steps": assigning.STEPS,  # of mean field
+        "sum_weight": assigning.SUM_WEIGHT,
+        "weekend": session_points.WEEKEND,
+    }
 
 
 def read_finder(files: BundleFiles, accounts: int) -> PeopleFinder | None:
@@ -39,11 +64,21 @@ def read_finder(files: BundleFiles, accounts: int) -> PeopleFinder | None:
     need(FINDER_FACTS in files.device, f"{files.folder / FINDER_FACTS}", "a file of the bundle", "nothing")
     facts = files.read_json(FINDER_FACTS)
     schema.FINDER_FIELDS.check(facts, f"{files.folder / FINDER_FACTS}: ")
+    _compare_constants(facts.get("constants", {}), files)
     arrays, fold = _read(files, facts["gap"] is not None, accounts)
     _check_odds(arrays, float(facts["prior"]), f"{files.folder / FINDER}: contrast")
     finder = finder_of(facts, arrays | {FOLD: fold})
     _try(finder, files, accounts)
     return finder
+
+
+def _compare_constants(written: dict[str, Any], files: BundleFiles) -> None:
+    current = finder_constants()
+    if changed := sorted(name for name in written if name in current and written[name] != current[name]):
+        say(
+            f"{files.folder / FINDER_FACTS}: constants.{', '.join(changed)}: changed since the export, so browsers may "
+            f"count people differently than this service. {AGAIN}"
+        )
 
 
 def _read(files: BundleFiles, timed: bool, accounts: int) -> tuple[dict[str, Any], Any]:
@@ -70,7 +105,7 @@ def _read(files: BundleFiles, timed: bool, accounts: int) -> tuple[dict[str, Any
 def _check_odds(arrays: dict[str, Any], prior: float, where: str) -> None:
     """Whatever two sessions are like, the odds that they are one person's are a finite number."""
     reach = [np.abs(arrays[f"contrast.{name}"]).sum() for name in ("outward", "straight", "constant")]
-    largest = float(reach[0] + FARTHEST * reach[1] + reach[2]) + abs(prior)
+    largest = float(reach[0] + contrast.FARTHEST * reach[1] + reach[2]) + abs(prior)
     need(largest < MOST_LOG_ODDS, where, f"log odds below {MOST_LOG_ODDS}", largest)
 
 

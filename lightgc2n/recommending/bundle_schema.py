@@ -44,7 +44,22 @@ CONFIG_FIELDS = Fields(
     {"settings": Shown(), "metrics": Shown(), "split": Shown(), "versions": Shown(), "int8": Flag(), "people": Flag()},
 )
 SERVER_FIELDS = Fields({"device": Text(64, 64), "accounts": Whole(0, MOST_ITEMS)}, {})
-FINDER_FIELDS = Fields({"gap": OrNull(Whole(0, LATEST)), "prior": Number(-50, 50), "caution": Number()}, {})
+FINDER_CONSTANTS = Fields(  # with which the page finds people; bundles of earlier versions do not have them
+    {},
+    {
+        **dict.fromkeys(("analysed_sessions", "most_sessions"), Whole(1, 10_000)),
+        **dict.fromkeys(("centre_steps", "steps"), Whole(1, 1000)),
+        **dict.fromkeys(("doubt", "least_ratio", "same_person_share"), Number(1e-6, 1)),
+        **dict.fromkeys(("farthest_count", "farthest_pair", "fit_weight", "half_an_hour"), Number(1e-6, 1000)),
+        "most_people": Whole(MOST_PEOPLE, MOST_PEOPLE),
+        "pair_shares": ListOf(Number(1e-6, 1), at_least=1),
+        "sum_weight": Number(0, 1000),
+        "weekend": Whole(0, 6),
+    },
+)
+FINDER_FIELDS = Fields(
+    {"gap": OrNull(Whole(0, LATEST)), "prior": Number(-50, 50), "caution": Number()}, {"constants": FINDER_CONSTANTS}
+)
 
 WEIGHT_KINDS = (*FLOATS, *COUNTS, "I8", "I16", "I32", "I64", "BOOL")
 WEIGHT = Table(WEIGHT_KINDS, None)  # any other table that the graph looks up; the bounds are those of its floats

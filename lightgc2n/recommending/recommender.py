@@ -24,7 +24,7 @@ from lightgc2n.recommending.people_report import by_weight, people_report, top_i
 from lightgc2n.recommending.results import AccountPeople, Interaction, Ownership, Recommendation, Recommendations
 from lightgc2n.recommending.scorer import PreparedQuery, QueryBatch, Scorer, refuse_diverged
 
-MOST_SESSIONS = 300  # the newest, in which people are found; the work grows with the square of their number
+ANALYSED_SESSIONS = 300  # the newest, in which people are found; the work grows with the square of their number
 ONE_ASSUMED = "one person is assumed: too few logs were there to learn how people are told apart"
 
 
@@ -234,7 +234,7 @@ class Recommender:
             whose = "the history is empty" if history is not None else f"account {account!r} has no history"
             raise DataError(f"{whose}, so there is nobody to be found.")
         row = self._histories.account_index.get(account) if account is not None else None
-        newest = newest_sessions(self.finder.sessions_of(events.items, events.times), MOST_SESSIONS)
+        newest = newest_sessions(self.finder.sessions_of(events.items, events.times), ANALYSED_SESSIONS)
         events = History(events.items[newest], None if events.times is None else events.times[newest])
         people = by_weight(self.finder.find(events.items, events.times, row=row))
         return events, people, (_left_out(newest.start),) if newest.start else ()
@@ -279,4 +279,4 @@ def _remarks(length: int, count: int) -> Iterator[str]:
 
 
 def _left_out(events: int) -> str:
-    return f"people are found in the newest {MOST_SESSIONS} sessions: {events:,} older events are left out"
+    return f"people are found in the newest {ANALYSED_SESSIONS} sessions: {events:,} older events are left out"

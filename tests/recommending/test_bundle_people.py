@@ -217,7 +217,7 @@ def test_the_previous_schema_is_read(street: Street, tmp_path: Path) -> None:
     assert old.people(account, k=1).count == street.onnx.people(account, k=1).count
 
 
-def test_what_was_tampered_with_is_refused(street: Street, tmp_path: Path) -> None:
+def test_what_was_tampered_with_is_refused(street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bundle = Path(shutil.copytree(street.bundle, tmp_path / "bundle"))
     for path, name, change in (
         ("people/finder.safetensors", "tables.vectors", lambda array: array[:, :-1]),
@@ -239,6 +239,13 @@ def test_what_was_tampered_with_is_refused(street: Street, tmp_path: Path) -> No
         (bundle / path).write_bytes(whole)
     sign(bundle)
     load_bundle(bundle)
+    facts = json.loads((bundle / "people" / "finder.json").read_text())
+    facts["constants"] |= {"steps": 21, "doubt": 0.3}
+    (bundle / "people" / "finder.json").write_text(json.dumps(facts))
+    sign(bundle)
+    capsys.readouterr()
+    load_bundle(bundle)
+    assert "constants.doubt, steps: changed since the export" in capsys.readouterr().err
     (bundle / "people" / "finder.json").write_text('{"gap": 1}')
     sign(bundle)
     refuse(bundle, "finder.json: prior: expected a value, found nothing")
