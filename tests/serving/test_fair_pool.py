@@ -9,7 +9,7 @@ import pytest
 
 from lightgc2n.serving.errors import RefusedError
 from lightgc2n.serving.fair_pool import AbandonedError, Check, FairPool
-from lightgc2n.serving.request_memory import FREE_BYTES, Memory
+from lightgc2n.serving.request_memory import UNCOUNTED_BYTES, RequestMemory
 
 
 class Gate:
@@ -138,18 +138,18 @@ def test_a_mistake_is_that_of_its_own_request() -> None:
 
 
 def test_memory_is_shared() -> None:
-    memory = Memory(1_000_000)
-    one, more, other = memory.hold("a"), memory.hold("a"), memory.hold("b")
+    memory = RequestMemory(1_000_000)
+    one, more, other = memory.reserve("a"), memory.reserve("a"), memory.reserve("b")
     assert one.grow_to(400_000)
     assert not more.grow_to(200_000), "half is for others"
-    assert more.grow_to(FREE_BYTES), "what is small always fits"
+    assert more.grow_to(UNCOUNTED_BYTES), "what is small always fits"
     assert other.grow_to(500_000)
     assert not other.grow_to(700_000)
-    with pytest.raises(RefusedError, match="fill the memory"):
+    with pytest.raises(RefusedError, match="used up their memory limit"):
         other.need(700_000)
     assert memory.held == 900_000
     for hold in (one, more, other, other):
         hold.release()
     assert memory.held == 0
     assert one.grow_to(5_000_000), "alone, even the largest fits"
-    assert not other.grow_to(FREE_BYTES + 1)
+    assert not other.grow_to(UNCOUNTED_BYTES + 1)
