@@ -16,7 +16,7 @@ import pytest
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
 from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.serving import live_bundle
-from lightgc2n.serving.live_bundle import load_served, fingerprint
+from lightgc2n.serving.live_bundle import fingerprint, load_served
 from tests.export.town import bundle_of
 from tests.recommending.test_bundle import assert_same, lists_from
 from tests.serving.load import asking
