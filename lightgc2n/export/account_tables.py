@@ -1,4 +1,4 @@
-"""The server part of a bundle: accounts, what they did, and where each starts."""
+"""Writes the server part of a bundle: accounts, histories and account vectors."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from lightgc2n.recommending.bundle_files import (
     SERVER_FACTS,
     VECTORS,
     device_checksum,
-    write_facts,
+    write_manifest,
 )
 from lightgc2n.recommending.histories import Histories
 
@@ -28,7 +28,7 @@ from lightgc2n.recommending.histories import Histories
 def write_server(
     folder: Path, histories: Histories, model: Model, options: ExportOptions, finder: PeopleFinder | None
 ) -> None:
-    """Writes the server part beside a device part that is finished."""
+    """Write the server part beside a finished device part."""
     server, accounts = folder / SERVER, histories.dataset.accounts
     server.mkdir()
     (server / ACCOUNTS).write_bytes("".join(f"{one}\n" for one in accounts).encode("utf-8"))
@@ -38,14 +38,14 @@ def write_server(
         (server / VECTORS).write_bytes(save({"account": account_vectors(model)}))
     if finder is not None:
         write_account_tables(server, finder, options.int8)
-    write_facts(server, SERVER_FACTS, {"device": device_checksum(folder), "accounts": len(accounts)})
+    write_manifest(server, SERVER_FACTS, {"device": device_checksum(folder), "accounts": len(accounts)})
 
 
 def _histories(histories: Histories, model: Model) -> dict[str, Array]:
-    """What each account did and when, and what training knows of it beyond that."""
+    """The events and times of each account, and its training items besides these."""
     dataset, start, stop = histories.dataset, histories.start, histories.stop
     lines = [np.asarray(dataset.events[first:last]) for first, last in zip(start, stop, strict=True)]
-    offsets, events = _side_by_side(lines)
+    offsets, events = _concatenated(lines)
     arrays: dict[str, Array] = {"offsets": offsets, "events": events}
     if dataset.times is not None:
         times = [np.asarray(dataset.times[first:last]) for first, last in zip(start, stop, strict=True)]
@@ -55,11 +55,11 @@ def _histories(histories: Histories, model: Model) -> dict[str, Array]:
         held = np.split(graph.held_items.cpu().numpy(), graph.held_offsets.cpu().numpy()[1:-1])
         beyond = [np.setdiff1d(items, line) for items, line in zip(held, lines, strict=True)]
         if any(map(len, beyond)):
-            arrays["held_offsets"], arrays["held_items"] = _side_by_side(beyond)
+            arrays["held_offsets"], arrays["held_items"] = _concatenated(beyond)
     return arrays
 
 
-def _side_by_side(lines: list[Array]) -> tuple[Longs, Ints]:
-    """Where each line begins, and behind all where they end; and all lines in one."""
+def _concatenated(lines: list[Array]) -> tuple[Longs, Ints]:
+    """Offsets and the concatenation of all lines."""
     offsets = np.concatenate([[0], np.cumsum([len(line) for line in lines])]).astype(np.int64)
     return offsets, np.concatenate([*lines, np.empty(0, dtype=np.int32)]).astype(np.int32)

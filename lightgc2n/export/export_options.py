@@ -1,4 +1,4 @@
-"""What goes into a bundle."""
+"""What a bundle contains."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Choices of whoever exports."""
+    """The options of an export."""
 
     int8: bool = False
     histories: bool = True

@@ -1,4 +1,4 @@
-"""A trained run becomes a bundle: what is learned is stored once, what is left to compute is a graph."""
+"""Exports a trained run to a bundle: weights, an ONNX graph, and the server part."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from lightgc2n.data.splits import Split
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.export.account_tables import write_server
 from lightgc2n.export.export_options import ExportOptions as ExportOptions
-from lightgc2n.export.graph_interface import HISTORY, Answer, finish
+from lightgc2n.export.graph_interface import HISTORY, ModelOutputs, add_outputs
 from lightgc2n.export.lightgc2n_graph import write_lightgc2n
 from lightgc2n.export.model_card import model_card
 from lightgc2n.export.onnx_builder import INT64, OPSET, Array, Graph
@@ -44,7 +44,7 @@ from lightgc2n.recommending.bundle_files import (
     SCHEMA,
     TITLES,
     WEIGHTS,
-    write_facts,
+    write_manifest,
 )
 from lightgc2n.recommending.bundle_tables import POPULARITY
 from lightgc2n.recommending.load_run import load_with_split
@@ -53,7 +53,7 @@ from lightgc2n.recommending.titles import read_titles
 from lightgc2n.recommending.torch_scorer import TorchScorer
 from lightgc2n.training.runs import RunPlan, plan_of, versions
 
-WRITERS: dict[type, Callable[..., Answer]] = {
+WRITERS: dict[type, Callable[..., ModelOutputs]] = {
     LightGC2N: write_lightgc2n,
     LightGC2NPlus: write_plus,
     SASRec: write_sasrec,
@@ -64,7 +64,7 @@ CUTOFFS = (5, 20)
 def export_run(
     run: Path, out: Path, options: ExportOptions, data: Path | None = None, force: bool = False
 ) -> dict[str, Any]:
-    """Writes the bundle of a run to `out` and returns its config; it appears whole or not at all."""
+    """Export a run to `out` and return the bundle's config; the folder is written atomically."""
     refuse_existing(out, force)
     plan = plan_of(run) if data is None else replace(plan_of(run), data=data)
     recommender, split = load_with_split(run, data)
@@ -74,7 +74,7 @@ def export_run(
 def write_bundle(
     recommender: Recommender, split: Split, plan: RunPlan, out: Path, options: ExportOptions, force: bool = False
 ) -> dict[str, Any]:
-    """Writes the bundle of a recommender whose run has this plan."""
+    """Write the bundle of a recommender whose run has this plan."""
     model = _exportable_model(recommender)
     titles = _titles(options.titles, recommender) if options.titles else None
     graph, answer = write_graph(model, len(recommender.dataset.items), options.int8)
@@ -90,7 +90,7 @@ def write_bundle(
         sizes = {path.name: path.stat().st_size for path in sorted(new.rglob("*")) if path.is_file()}
         with_accounts = options.histories or config["account_width"] > 0
         (new / CARD).write_text(model_card(config, sizes, with_accounts), encoding="utf-8")
-        write_facts(new, CONFIG, config)
+        write_manifest(new, CONFIG, config)
         if with_accounts:
             write_server(new, recommender.source.histories, model, options, finder)
         _refuse_changed_data(plan, recommender)
@@ -105,24 +105,26 @@ def _refuse_changed_data(plan: RunPlan, recommender: Recommender) -> None:
         )
 
 
-def write_graph(model: Model, items: int, int8: bool) -> tuple[Graph, Answer]:
+def write_graph(model: Model, items: int, int8: bool) -> tuple[Graph, ModelOutputs]:
     """The graph of a model."""
     graph = Graph()
     history = graph.input(HISTORY, INT64, ["B", "T"])
     answer = WRITERS[type(model)](graph, Tables(graph, int8), model, history)
-    finish(graph, items, answer)
+    add_outputs(graph, items, answer)
     return graph, answer
 
 
 def write_weights(folder: Path, graph: Graph, more: Mapping[str, Array]) -> None:
-    """Writes weights.safetensors, and model.onnx with the places of its weights in that file."""
+    """Write weights.safetensors, and model.onnx, which refers to it."""
     path = folder / WEIGHTS
-    path.write_bytes(save({**graph.weights, **more}))  # written like the other files, and readable like them
+    path.write_bytes(
+        save({**graph.weights, **more})
+    )  # save() and not save_file(): the file mode is that of the other files
     onnx.save(graph.model(WEIGHTS, _places(path)), folder / GRAPH)
 
 
 def _places(path: Path) -> dict[str, tuple[int, int]]:
-    """Where each tensor of a safetensors file stands: its first byte, and how many there are."""
+    """The offset and length in bytes of each tensor of a safetensors file."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))
@@ -145,7 +147,7 @@ def _exportable_model(recommender: Recommender) -> Model:
 
 
 def _finder(recommender: Recommender) -> PeopleFinder | None:
-    """What finds people, learned now if the run has not kept it; none where there are no whole logs."""
+    """The people finder, learned now if the run has none; None for a dataset without whole logs."""
     if recommender.dataset.kind != "logs":
         say(f"{recommender.dataset.name} holds {recommender.dataset.kind}, so the bundle will not find people.")
         return None
@@ -153,7 +155,7 @@ def _finder(recommender: Recommender) -> PeopleFinder | None:
 
 
 def _config(
-    recommender: Recommender, model: Any, split: Split, plan: RunPlan, options: ExportOptions, answer: Answer
+    recommender: Recommender, model: Any, split: Split, plan: RunPlan, options: ExportOptions, answer: ModelOutputs
 ) -> dict[str, Any]:
     dataset = recommender.dataset
     latent = model.config.latent_users if answer.users is not None else 0
@@ -183,7 +185,7 @@ def _config(
 
 
 def _measured(recommender: Recommender, model: Model, split: Split) -> dict[str, Any]:
-    """The test of the model as it is exported: it knows no more than what training knew."""
+    """The test metrics of the model that is exported."""
     learned = recommender.scorer.learned_items
     ranks = ranks_in_domains(recommender.name, model, split.test, split.catalogues, learned=learned)
     values = {name: float(column.mean()) for name, column in gains(ranks, CUTOFFS).items()}
@@ -200,7 +202,7 @@ def _titles(path: Path, recommender: Recommender) -> dict[str, str]:
 
 
 def _smallest(counts: Array) -> Array:
-    """The same counts with as few bytes as they need."""
+    """The counts in the smallest type."""
     return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
 
 

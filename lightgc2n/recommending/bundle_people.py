@@ -1,8 +1,8 @@
-"""What finds people, as a bundle holds it.
+"""The people finder of a bundle.
 
-A phone asks about histories that training has not seen, and one table of items is enough for these: it is in the device
-part. An account that training had is described by a table that has not seen it, so the server part has the other
-tables, and says which is whose.
+A device analyses histories that are not in the training data; one item table is enough for these, and it is in the
+device part. A training account is described by an item table that was learned without it (cross-fitting), so the server
+part has the tables of the other folds, and the fold of each account.
 """
 
 from typing import Any
@@ -27,9 +27,9 @@ from lightgc2n.recommending.schema_checks import AGAIN, need
 VECTORS, SCALES, EVENTS, FOLD = "tables.vectors", "tables.scales", "tables.events", "fold"
 DAYS = ("tables.first", "tables.middle")
 TABLES = (VECTORS, EVENTS, *DAYS)
-BYTES_AND_SCALES = 2  # the schema whose vectors were bytes with a scale for each row
-MOST_LOG_ODDS = 700  # exp of more is no number any more; learned ones reach about 20
-NIBBLE_MIDDLE = 8  # the half of a byte that stands for 0
+BYTES_AND_SCALES = 2  # the schema that stored vectors as bytes with a scale for each row
+MOST_LOG_ODDS = 700  # exp overflows beyond; learned ones reach about 20
+NIBBLE_MIDDLE = 8  # the four bits that represent 0
 
 
 def finder_constants() -> dict[str, Any]:
@@ -54,10 +54,10 @@ def finder_constants() -> dict[str, Any]:
 
 
 def read_finder(files: BundleFiles, accounts: int) -> PeopleFinder | None:
-    """The finder of a bundle, checked, if it has one.
+    """Read and check the people finder of a bundle; None if it has none.
 
     Args:
-        accounts: that the server part knows.
+        accounts: the number of accounts in the server part.
     """
     if FINDER not in files.device:
         return None
@@ -68,7 +68,7 @@ def read_finder(files: BundleFiles, accounts: int) -> PeopleFinder | None:
     arrays, fold = _read(files, facts["gap"] is not None, accounts)
     _check_odds(arrays, float(facts["prior"]), f"{files.folder / FINDER}: contrast")
     finder = finder_of(facts, arrays | {FOLD: fold})
-    _try(finder, files, accounts)
+    _trial_run(finder, files, accounts)
     return finder
 
 
@@ -82,7 +82,7 @@ def _compare_constants(written: dict[str, Any], files: BundleFiles) -> None:
 
 
 def _read(files: BundleFiles, timed: bool, accounts: int) -> tuple[dict[str, Any], Any]:
-    """All that was learned, and the fold of each account."""
+    """The arrays of the finder, and the fold of each account."""
     old = files.config["schema"] == BYTES_AND_SCALES and files.config.get("int8", False)
     lengths, path = {"items": files.config["items"], "accounts": accounts}, files.folder / FINDER
     learned = read_tables(files, FINDER, schema.finder_tables(timed), lengths)
@@ -103,14 +103,14 @@ def _read(files: BundleFiles, timed: bool, accounts: int) -> tuple[dict[str, Any
 
 
 def _check_odds(arrays: dict[str, Any], prior: float, where: str) -> None:
-    """Whatever two sessions are like, the odds that they are one person's are a finite number."""
+    """Check that the odds of any two sessions are finite."""
     reach = [np.abs(arrays[f"contrast.{name}"]).sum() for name in ("outward", "straight", "constant")]
     largest = float(reach[0] + contrast.FARTHEST * reach[1] + reach[2]) + abs(prior)
     need(largest < MOST_LOG_ODDS, where, f"log odds below {MOST_LOG_ODDS}", largest)
 
 
 def _as_floats(arrays: dict[str, Any]) -> dict[str, Any]:
-    """The same arrays as they were learned: counts are long, vectors are floats."""
+    """The arrays with the types that the finder uses: int64 counts, float vectors."""
     vectors = arrays[VECTORS]
     if SCALES in arrays:  # schema 2: a number is a byte, and each row has a scale
         vectors = (vectors.astype(np.float32) - np.float32(MIDDLE)) * arrays[SCALES][..., None]
@@ -120,19 +120,20 @@ def _as_floats(arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_nibbles(packed: Any) -> Any:
-    """Vectors of length one, or zero, of four bits a number: the first half of each in the lower bits of its bytes."""
+    """Unpack unit or zero vectors of four bits a number; the lower bits hold the first half of a vector."""
     steps = np.concatenate([packed & 15, packed >> 4], axis=-1).astype(np.float32) - np.float32(NIBBLE_MIDDLE)
-    return steps / np.maximum(np.linalg.norm(steps, axis=-1, keepdims=True), 1)  # no whole number is shorter
+    length = np.linalg.norm(steps, axis=-1, keepdims=True)
+    return steps / np.maximum(length, 1)  # the shortest nonzero integer vector has length 1
 
 
-def _try(finder: PeopleFinder, files: BundleFiles, accounts: int) -> None:
-    """Finds people once in two sessions, for somebody new and for an account: all of it must be finite."""
+def _trial_run(finder: PeopleFinder, files: BundleFiles, accounts: int) -> None:
+    """Run the finder on two sessions, as a new and as a known account; raise an error if a result is not finite."""
     items, times = np.array([0, files.config["items"] - 1], dtype=np.int32), np.array([0, 9 * DAY])
     for row in (None, *range(min(accounts, 1))):
         try:
             with np.errstate(all="ignore"):
-                found = finder.find(items, times, row=row)
-            sound = bool(np.isfinite(found.share).all() and np.isfinite(found.chances).all())
+                people = finder.find(items, times, row=row)
+            sound = bool(np.isfinite(people.share).all() and np.isfinite(people.chances).all())
         except (DataError, ValueError, IndexError) as problem:
             raise DataError(f"{files.folder / FINDER}: cannot find people: {problem}. {AGAIN}") from None
-        need(sound, f"{files.folder / FINDER}", "finite chances", found.chances)
+        need(sound, f"{files.folder / FINDER}", "finite chances", people.chances)

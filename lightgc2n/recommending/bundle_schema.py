@@ -1,7 +1,6 @@
-"""What each file of a bundle holds: the one place that declares it.
+"""The schema of a bundle: JSON fields, safetensors tables, and the inputs and outputs of the graph.
 
-The JSON files by their fields, the safetensors files by their tables, the graph by its inputs and outputs. What is not
-declared here is not read. A length that is written as a name is the same wherever that name stands.
+Nothing else is read. A length that is given as a name is the same wherever the name occurs.
 """
 
 from typing import Any
@@ -62,7 +61,7 @@ FINDER_FIELDS = Fields(
 )
 
 WEIGHT_KINDS = (*FLOATS, *COUNTS, "I8", "I16", "I32", "I64", "BOOL")
-WEIGHT = Table(WEIGHT_KINDS, None)  # any other table that the graph looks up; the bounds are those of its floats
+WEIGHT = Table(WEIGHT_KINDS, None)  # any other table of the graph; the bounds hold for floats
 ITEM_TABLE = Table(("F32", *BYTES), ("items", "item width"))
 WEIGHT_TABLES = {
     "popularity": Table(COUNTS, ("items",), low=0, high=MOST_EVENTS),
@@ -85,30 +84,30 @@ VECTOR_TABLES = {"account": Table(("F32",), ("accounts", "account width"))}
 
 
 def item_tables(tables: int | str, bytes_and_scales: bool, timed: bool) -> dict[str, Table]:
-    """What describes items where people are found.
+    """The item tables of the people finder.
 
     Args:
-        tables: how many there are.
-        bytes_and_scales: schema 2 kept a vector as bytes, with a scale for each row.
+        tables: their number.
+        bytes_and_scales: schema 2 stored vectors as bytes with a scale for each row.
         timed: whether the logs had times.
     """
-    found = {
+    tables_of_items = {
         "tables.vectors": Table(BYTES if bytes_and_scales else ("F32", *BYTES), (tables, "items", "taste")),
         "tables.events": Table(COUNTS, (tables, "items"), low=0, high=MOST_EVENTS),
     }
     if bytes_and_scales:
-        found["tables.scales"] = Table(FLOATS, (tables, "items"), low=0)
+        tables_of_items["tables.scales"] = Table(FLOATS, (tables, "items"), low=0)
     if timed:
-        found["tables.first"] = Table(FLOATS, (tables, "items"), high=INFINITE)  # infinite: never seen
-        found["tables.middle"] = Table(FLOATS, (tables, "items"))
-    return found
+        tables_of_items["tables.first"] = Table(FLOATS, (tables, "items"), high=INFINITE)  # infinite: never seen
+        tables_of_items["tables.middle"] = Table(FLOATS, (tables, "items"))
+    return tables_of_items
 
 
 def finder_tables(timed: bool) -> dict[str, Table]:
-    """What else people are found by.
+    """The other tables of the people finder.
 
-    A session has 2 traits, and 8 more where there are times; a pair has three numbers for each trait and 3 more, and
-    with times 2 more. A spread is infinite where nothing was learned.
+    A session has 2 features, and 8 more with times; a pair has three numbers for each feature and 3 more, and 2 more
+    with times. A spread is infinite where nothing was learned.
     """
     traits = 10 if timed else 2
     pair = 3 * traits + (5 if timed else 3)
@@ -144,7 +143,7 @@ USER_OUTPUTS = {"ownership": (FLOAT, ("any", "latent_users", "any")), "weights":
 
 
 def check_config(config: dict[str, Any], where: str) -> None:
-    """Checks `config.json`."""
+    """Check `config.json`."""
     CONFIG_FIELDS.check(config, f"{where}: ")
     stop = 0
     for place, domain in enumerate(config["data"]["domains"]):
@@ -155,24 +154,24 @@ def check_config(config: dict[str, Any], where: str) -> None:
 
 
 def check_graph(session: Any, config: dict[str, Any], where: str) -> None:
-    """Checks the names, types and shapes of all inputs and outputs."""
+    """Check the names, types and shapes of the graph's inputs and outputs."""
     inputs = {one.name: one for one in session.get_inputs()}
     outputs = {one.name: one for one in session.get_outputs()}
     for name in inputs.keys() - INPUTS.keys() - OPTIONAL_INPUTS.keys():
         raise DataError(f"{where}: input {name!r} is not among {', '.join((*INPUTS, *OPTIONAL_INPUTS))}. {AGAIN}")
     optional = {name: facts for name, facts in OPTIONAL_INPUTS.items() if name in inputs}
     wanted = OUTPUTS | (USER_OUTPUTS if config["latent_users"] else {})
-    for kind, declared, found in (("input", INPUTS | optional, inputs), ("output", wanted, outputs)):
+    for kind, declared, actual in (("input", INPUTS | optional, inputs), ("output", wanted, outputs)):
         for name, (number, shape) in declared.items():
             at = f"{where}: {kind} {name}"
-            need(name in found, at, number, "nothing")
-            need(found[name].type == number, at, number, found[name].type)
+            need(name in actual, at, number, "nothing")
+            need(actual[name].type == number, at, number, actual[name].type)
             lengths = tuple(config.get(one, one) if isinstance(one, str) else one for one in shape)
-            need(_fits(found[name].shape, lengths), at, f"shape {list(lengths)}", found[name].shape)
+            need(_fits(actual[name].shape, lengths), at, f"shape {list(lengths)}", actual[name].shape)
 
 
-def _fits(found: list[Any], wanted: tuple[Any, ...]) -> bool:
-    """Whether each axis is free, or has the one length it may have."""
-    return len(found) == len(wanted) and all(
-        not isinstance(length, int) or length == one for length, one in zip(found, wanted, strict=True)
+def _fits(actual: list[Any], wanted: tuple[Any, ...]) -> bool:
+    """Whether each axis is dynamic or has the expected length."""
+    return len(actual) == len(wanted) and all(
+        not isinstance(length, int) or length == one for length, one in zip(actual, wanted, strict=True)
     )

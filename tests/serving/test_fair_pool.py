@@ -85,7 +85,7 @@ def test_a_full_queue_takes_from_who_has_most() -> None:
         await until(lambda: pool.waiting == 4)
         first = asyncio.ensure_future(pool.run("b", gate.work("b1")))
         await until(jobs[4].done)
-        with pytest.raises(RefusedError, match="others wait too"):
+        with pytest.raises(RefusedError, match="the queue is full"):
             jobs[4].result()
         second = asyncio.ensure_future(pool.run("c", gate.work("c1")))
         await until(jobs[3].done)
