@@ -1,5 +1,5 @@
 /**
- * From evidence about pairs of sessions to who did what: the twin of `assigning.py`.
+ * Assigns sessions to people by the evidence about pairs of sessions, as `people/assigning.py` does.
  *
  * Evidence is log(p_same / p_other) of each pair: a symmetric matrix in rows, 0 on the diagonal.
  */
@@ -22,7 +22,7 @@ export function prepare(evidence, size, constants) {
 }
 
 /**
- * How far each session is each person's; rows sum to one.
+ * The share of each person in each session; rows sum to one.
  *
  * @param {ReturnType<typeof prepare>} prepared
  * @param {number} people how many there are
@@ -98,10 +98,10 @@ export function fits(prepared, belongs) {
 }
 
 /**
- * The shares of further sessions, given those of the ones found, as in one mean-field step.
+ * The shares of further sessions, given those of the assigned ones: one mean-field step.
  *
- * @param {Float64Array[]} evidence of each pair of a further session and one found
- * @param {number[]} size events of each session found
+ * @param {Float64Array[]} evidence of each pair of a further and an assigned session
+ * @param {number[]} size events of each assigned session
  * @param {Float64Array[]} belongs the shares of these
  * @param {import("./finder.js").Constants} constants
  * @returns {Float64Array[]}

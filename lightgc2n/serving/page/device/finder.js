@@ -1,9 +1,9 @@
 /**
- * What finds people: numbers that were learned once, as the device part of a bundle holds them.
+ * Reads the people finder from the device part of a bundle.
  */
 
-const MIDDLE = 128; // the byte that stands for 0
-const NIBBLE_MIDDLE = 8; // the half of a byte that does
+const MIDDLE = 128; // the byte that represents 0
+const NIBBLE_MIDDLE = 8; // the four bits that represent 0
 
 /** The constants of bundles that were written before `finder.json` had them. */
 const FIRST_CONSTANTS = {
@@ -76,7 +76,7 @@ export function readFinder(facts, arrays) {
   };
 }
 
-/** Floats as they are, of four bits each, or in schema 2 bytes less the middle, times the scale of their row. */
+/** Float32 vectors, 4-bit vectors, or (schema 2) bytes with a scale for each row. */
 function vectorsOf(arrays) {
   const { data, shape } = arrays["tables.vectors"];
   const [width, scales] = [shape[2], arrays["tables.scales"]?.data];
@@ -85,7 +85,7 @@ function vectorsOf(arrays) {
   return { width, vectors: Float32Array.from(data, (byte, at) => (byte - MIDDLE) * scales[Math.floor(at / width)]) };
 }
 
-/** Vectors of length one, or zero, the first half of each in the lower bits of its bytes. */
+/** Unpacks unit or zero vectors; the lower bits hold the first half of a vector. */
 function ofNibbles(packed, bytes) {
   const vectors = new Float32Array(2 * packed.length);
   for (let first = 0; first < packed.length; first += bytes) {

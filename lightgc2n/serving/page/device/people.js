@@ -62,7 +62,7 @@ export function findPeople(finder, items, times = null) {
 }
 
 /**
- * The same people, those with most of the events first; so they get their letters.
+ * The same people, those with the most events first; this order gives them their letters.
  *
  * @param {People} people
  * @returns {People}
@@ -118,13 +118,13 @@ function logOdds({ centre, spread, inward, threshold, outward, straight, constan
 
 const clip = (value, most) => Math.min(Math.max(value, -most), most);
 
-/** The share of what sessions hold, each item once a session, that an earlier one of them holds too. */
+/** The share of items that an earlier session has too, counting each item once a session. */
 function comeAgain(sessions) {
   const held = sessions.flatMap((one) => Array.from(one.held));
   return 1 - new Set(held).size / held.length;
 }
 
-/** What an account looks like; how long its log is has no place here, since that says nothing of people. */
+/** The features of an account from which people are counted; the length of its log is not one of them. */
 function countFeatures(prepared, size, again) {
   const { constants, evidence } = prepared;
   const sessions = evidence.length;
@@ -147,7 +147,7 @@ function countFeatures(prepared, size, again) {
   ];
 }
 
-/** What so many people explain: evidence inside people, and how well sessions fit them, for each session. */
+/** The evidence within people and the fit of sessions to people, per session, for this number of people. */
 function agreement(prepared, people) {
   const belongs = assign(prepared, people);
   const fitting = fits(prepared, belongs);
@@ -176,21 +176,21 @@ const steps = (values) => values.map((value, at) => value - (at > 0 ? values[at 
 /** Of one person, of two ...: softmax regression on features and their squares. */
 function countChances({ count: { centre, spread, weights }, constants }, features) {
   const { most_people: people, farthest_count: farthest } = constants;
-  const known = features.slice(0, centre.length); // a head that was kept may be older than the last of them
+  const known = features.slice(0, centre.length); // older bundles have fewer features
   const scaled = known.map((value, at) => clip((value - centre[at]) / spread[at], farthest));
   const row = [1, ...scaled, ...scaled.map((value) => (value ** 2 - 1) / 2)];
   const score = (person) => row.reduce((sum, value, at) => sum + value * weights[at * people + person], 0);
   return softmax(Array.from({ length: people }, (_, person) => score(person)));
 }
 
-/** The same chances, if there cannot be more people than this. */
+/** The chances given that there are at most this many people. */
 function atMost(chances, most) {
   const possible = chances.map((chance, at) => (at < most ? chance : 0));
   const sum = possible.reduce((one, other) => one + other, 0);
   return possible.map((chance) => chance / sum);
 }
 
-/** The likeliest count, one person being favoured. */
+/** The most probable count, with a bias towards one person. */
 function decide(chances, caution) {
   const scores = Array.from(chances, (chance, at) => Math.log(chance + 1e-12) + (at === 0 ? caution : 0));
   return scores.indexOf(Math.max(...scores)) + 1;

@@ -67,7 +67,7 @@ function describeOne(finder, items, times, events) {
 function eventTraits(tables, item, day) {
   const popularity = Math.log1p(tables.events[item]);
   if (day === null) return [popularity];
-  // An item that nobody else has is new, and neither early nor late.
+  // An item without training events is new, and neither early nor late.
   const age = Math.log1p(Math.max(day - tables.first[item], 0));
   return [popularity, age, tables.events[item] > 0 ? day - tables.middle[item] : 0];
 }
@@ -87,7 +87,7 @@ function means(rows) {
 }
 
 /**
- * What can be said of a pair of sessions, the same whichever comes first.
+ * The features of a pair of sessions; symmetric.
  *
  * @param {Session} one
  * @param {Session} other
