@@ -6,7 +6,6 @@ import numpy as np
 from safetensors.numpy import save
 
 from lightgc2n.data.dataset import Ints, Longs
-from lightgc2n.export.export_options import ExportOptions
 from lightgc2n.export.lightgc2n_graph import account_vectors
 from lightgc2n.export.onnx_builder import Array
 from lightgc2n.export.people_tables import write_account_tables
@@ -26,18 +25,18 @@ from lightgc2n.recommending.histories import Histories
 
 
 def write_server(
-    folder: Path, histories: Histories, model: Model, options: ExportOptions, finder: PeopleFinder | None
+    folder: Path, histories: Histories, with_histories: bool, model: Model, finder: PeopleFinder | None, int8: bool
 ) -> None:
     """Write the server part beside a finished device part."""
     server, accounts = folder / SERVER, histories.dataset.accounts
     server.mkdir()
     (server / ACCOUNTS).write_bytes("".join(f"{one}\n" for one in accounts).encode("utf-8"))
-    if options.histories:
+    if with_histories:
         (server / HISTORIES).write_bytes(save(_histories(histories, model)))
     if isinstance(model, LightGC2N):
         (server / VECTORS).write_bytes(save({"account": account_vectors(model)}))
     if finder is not None:
-        write_account_tables(server, finder, options.int8)
+        write_account_tables(server, finder, int8)
     write_manifest(server, SERVER_FACTS, {"device": device_checksum(folder), "accounts": len(accounts)})
 
 

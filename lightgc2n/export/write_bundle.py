@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from lightgc2n.data.dataset import stored_checksum
 from lightgc2n.data.splits import Split
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.export.account_tables import write_server
-from lightgc2n.export.export_options import ExportOptions as ExportOptions
 from lightgc2n.export.graph_interface import HISTORY, ModelOutputs, add_outputs
 from lightgc2n.export.lightgc2n_graph import write_lightgc2n
 from lightgc2n.export.model_card import model_card
@@ -61,6 +60,16 @@ WRITERS: dict[type, Callable[..., ModelOutputs]] = {
 CUTOFFS = (5, 20)
 
 
+@dataclass(frozen=True)
+class ExportOptions:
+    """The options of an export."""
+
+    int8: bool = False
+    histories: bool = True
+    people: bool = True
+    titles: Path | None = None
+
+
 def export_run(
     run: Path, out: Path, options: ExportOptions, data: Path | None = None, force: bool = False
 ) -> dict[str, Any]:
@@ -92,7 +101,7 @@ def write_bundle(
         (new / CARD).write_text(model_card(config, sizes, with_accounts), encoding="utf-8")
         write_manifest(new, CONFIG, config)
         if with_accounts:
-            write_server(new, recommender.source.histories, model, options, finder)
+            write_server(new, recommender.source.histories, options.histories, model, finder, options.int8)
         _refuse_changed_data(plan, recommender)
     return config
 

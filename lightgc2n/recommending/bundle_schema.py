@@ -8,7 +8,7 @@ from typing import Any
 from lightgc2n.errors import DataError
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE
-from lightgc2n.recommending.history_times import EARLIEST, LATEST
+from lightgc2n.recommending.histories import EARLIEST, LATEST
 from lightgc2n.recommending.schema_checks import (
     AGAIN,
     BYTES,

@@ -8,6 +8,7 @@ history            the given history; the latent users start at the mean of all 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -18,10 +19,13 @@ from lightgc2n.data.dataset import Dataset, Ints, Longs
 from lightgc2n.data.splits import UNSEEN, Queries
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.people.finder import PeopleFinder
-from lightgc2n.recommending.history_times import Times, read_times
 from lightgc2n.recommending.list_options import Flags
 
 NAMED = 5  # ids that a message names
+Times = Sequence[str] | Sequence[int]
+EPOCH = datetime(1970, 1, 1)
+# The years 1900 to 2262, as for imported logs: values in another unit fall outside.
+EARLIEST, LATEST = -2_208_988_800_000_000, 9_214_646_400_000_000
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,31 @@ def whole_logs(dataset: Dataset) -> tuple[Longs, Longs]:
         np.minimum.at(first, owner, start)
         np.maximum.at(last, owner, stop)
     return first, last
+
+
+def read_times(times: Times) -> Longs:
+    """Microseconds of ISO dates, in the log's own time zone, or UTC if a zone is given; integers are microseconds."""
+    return np.array([_microseconds(time) for time in times], dtype=np.int64)
+
+
+def _microseconds(time: str | int) -> int:
+    try:
+        microseconds = time if type(time) is int else _parse(str(time))
+    except (ValueError, OverflowError):
+        microseconds = LATEST + 1
+    if not EARLIEST <= microseconds <= LATEST:
+        raise SettingError(
+            f"times: expected ISO dates like 2024-05-01 20:15, or microseconds since 1970, "
+            f"within the years 1900 to 2262; found {str(time)[:40]!r}."
+        )
+    return microseconds
+
+
+def _parse(text: str) -> int:
+    read = datetime.fromisoformat(text)
+    if read.tzinfo is not None:
+        read = read.astimezone(UTC).replace(tzinfo=None)
+    return (read - EPOCH) // timedelta(microseconds=1)
 
 
 def _known(accounts: Sequence[str]) -> str:

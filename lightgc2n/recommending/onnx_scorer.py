@@ -4,11 +4,9 @@ Shapes: Q queries, M items, K list length, A latent users, T events of a history
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +25,7 @@ MOST_SCORES, MOST_CELLS = 2**22, 2**20  # of one graph run: rows x items, rows x
 Feed = dict[str, npt.NDArray[Any]]
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One row of the graph's input."""
 
     account: int  # UNSEEN: an account that the bundle does not have
@@ -55,9 +52,7 @@ class OnnxScorer:
 
     def top_items(self, batches: Sequence[QueryBatch]) -> Iterator[TopItems]:
         rows = (row for batch in batches for row in _rows(batch))
-        if batches:
-            for size in _tiles(np.concatenate([batch.lengths for batch in batches]), len(self._everything)):
-                yield self._top_items(list(islice(rows, size)))
+        yield from map(self._top_items, _tiles(rows, len(self._everything)))
 
     def scores(self, batch: QueryBatch) -> Floats:
         rows, scores = list(_rows(batch)), self.unfiltered_scores([batch])
@@ -195,8 +190,10 @@ _NO_EVENTS = np.empty(0, dtype=np.int32)
 
 
 def _rows(batch: QueryBatch) -> Iterator[Row]:
-    for row, account in enumerate(batch.queries.account.tolist()):
-        yield Row(account, batch.events(row), not batch.fold_in, batch.options)
+    queries, stored, options = batch.queries, not batch.fold_in, batch.options
+    columns = queries.account.tolist(), queries.start.tolist(), queries.stop.tolist()
+    for account, start, stop in zip(*columns, strict=True):
+        yield Row(account, queries.events[start:stop], stored, options)
 
 
 def _handicap(listed: Flags) -> Floats:
@@ -218,11 +215,14 @@ def _extended(values: Floats, items: Longs, more_values: Floats, more_items: Lon
     return np.append(values[:count], more_values)[:size], np.append(items[:count], more_items)[:size]
 
 
-def _tiles(lengths: Longs, items: int) -> Iterator[int]:
-    """The number of rows of each graph run, so that its scores and its padded histories stay small."""
-    rows, first = max(1, MOST_SCORES // max(items, 1)), 0
-    while first < len(lengths):
-        widest = np.maximum.accumulate(np.maximum(lengths[first : first + rows], 1))
-        size = max(1, int((widest * np.arange(1, len(widest) + 1) <= MOST_CELLS).sum()))
-        yield size
-        first += size
+def _tiles(rows: Iterable[Row], items: int) -> Iterator[list[Row]]:
+    """The rows of each graph run, few enough that its scores and its padded histories stay small."""
+    most, tile, widest = max(1, MOST_SCORES // max(items, 1)), list[Row](), 1
+    for row in rows:
+        widest = max(widest, len(row.events))
+        if tile and (len(tile) == most or (len(tile) + 1) * widest > MOST_CELLS):
+            yield tile
+            tile, widest = [], max(1, len(row.events))
+        tile.append(row)
+    if tile:
+        yield tile

@@ -17,8 +17,7 @@ from lightgc2n.data.splits import Queries
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import newest_sessions
-from lightgc2n.recommending.histories import History, Source
-from lightgc2n.recommending.history_times import Times
+from lightgc2n.recommending.histories import History, Source, Times
 from lightgc2n.recommending.list_options import Flags, item_indices, list_options, read_item_ids
 from lightgc2n.recommending.people_report import by_weight, people_report, top_items_for_all
 from lightgc2n.recommending.results import AccountPeople, Interaction, Ownership, Recommendation, Recommendations

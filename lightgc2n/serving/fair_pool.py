@@ -65,20 +65,12 @@ class FairPool:
     def running(self) -> int:
         return len(self._running)
 
-    async def run(self, client: str, work: Callable[[Check], Result]) -> Result:
-        """Return the result of the work; cancelling the caller cancels the work.
+    def start(self, client: str, work: Callable[[Check], Result]) -> Job[Result]:
+        """Queue the work and return its job; raise an error if the client has too many jobs.
 
         Args:
-            work: receives a function to call between its steps, which raises once the caller has gone.
+            work: receives a function to call between its steps, which raises once the job is stopped.
         """
-        job = self.start(client, work)
-        try:
-            return await job.result
-        finally:
-            self.stop(job)
-
-    def start(self, client: str, work: Callable[[Check], Result]) -> Job[Result]:
-        """Queue the work and return its job; raise an error if the client has too many jobs."""
         job = Job(client, work, asyncio.get_running_loop().create_future())
         self._enqueue(job)
         self._start_next_jobs()

@@ -96,7 +96,13 @@ def test_the_card_says_what_it_is_and_how_good() -> None:
     wanted = float(np.where(ranks <= 20, 1 / ranks, 0).mean())
     assert config["metrics"]["values"]["MRR@20"] == pytest.approx(wanted)
     assert f"| MRR@20 | {100 * wanted:.2f} |" in card
-    for text in ("# lightgc2n-plus on data", "- protocol: last", "no probability", "rounded to bytes", "- schema: 3"):
+    for text in (
+        "# lightgc2n-plus on data",
+        "- protocol: last",
+        "not a probability",
+        "quantized to int8",
+        "- schema: 3",
+    ):
         assert text in card
 
 

@@ -173,7 +173,7 @@ def test_of_a_long_history_the_same_part_is_analysed(page: Any, learned: dict[bo
 
 
 def test_times_are_read_alike(page: Any) -> None:
-    from lightgc2n.recommending.history_times import read_times
+    from lightgc2n.recommending.histories import read_times
 
     written = ["2024-05-01 09:00", "2024-05-01T09:00:00.000001", "1969-12-31", "2024-02-29T23:59:59Z"]
     written += ["2024-05-01T11:00:00+02:00", "2024-05-01 11:00-0530"]

@@ -10,7 +10,7 @@ import pytest
 
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.serving.errors import RefusedError, from_library_error
-from lightgc2n.serving.json_size import MOST_NESTED, SMALL, refuse_too_many_values
+from lightgc2n.serving.limits import MOST_NESTED, UNCHECKED_BYTES, refuse_too_many_values
 from lightgc2n.serving.settings import Limits, ServiceSettings, read_keys, refuse_open_door
 from tests.export.town import bundle_of
 from tests.serving.running import Client, Running, running, wait_for
@@ -192,7 +192,7 @@ def test_signs_inside_of_names_are_not_counted() -> None:
     refuse_too_many_values(body, 40_000)
     with pytest.raises(RefusedError, match="at most 8,000 values"):
         refuse_too_many_values(body, 8_000)
-    refuse_too_many_values(b"[" * SMALL, 1)  # what is small is read at once
+    refuse_too_many_values(b"[" * UNCHECKED_BYTES, 1)  # what is small is read at once
 
 
 @pytest.fixture(scope="module")
