@@ -34,7 +34,7 @@ from lightgc2n.files.folder_kinds import FolderKind
 from lightgc2n.files.writer_lock import recover
 from lightgc2n.recommending.bundle_schema import SERVER_FIELDS, check_config
 from lightgc2n.recommending.regular_files import State, open_regular, read_regular, refuse_links, state_of
-from lightgc2n.recommending.schema_checks import AGAIN
+from lightgc2n.recommending.schema_checks import EXPORT_AGAIN
 
 FORMAT, SCHEMA = "lightgc2n bundle", 3
 OLDEST_SCHEMA = max(1, SCHEMA - 1)  # this version reads the previous schema too
@@ -90,13 +90,15 @@ class BundleFiles:
         try:
             return self.read(name).decode("utf-8")
         except UnicodeDecodeError:
-            raise DataError(f"{self.folder / name}: expected text in UTF-8, found other bytes. {AGAIN}") from None
+            raise DataError(
+                f"{self.folder / name}: expected text in UTF-8, found other bytes. {EXPORT_AGAIN}"
+            ) from None
 
     def read_ids(self, name: str) -> list[str]:
         """The lines of a file."""
         text = self.read_text(name)
         if text and not text.endswith("\n"):
-            raise DataError(f"{self.folder / name}: expected whole lines, found one without an end. {AGAIN}")
+            raise DataError(f"{self.folder / name}: expected whole lines, found one without an end. {EXPORT_AGAIN}")
         return text.split("\n")[:-1]
 
     def read_json(self, name: str) -> dict[str, Any]:
@@ -177,7 +179,7 @@ def _read_json(folder: Path, name: str, states: dict[str, State]) -> dict[str, A
             raise ValueError
         return dict(json.loads(data.decode("utf-8")))
     except (ValueError, TypeError, RecursionError):
-        raise DataError(f"{folder / name}: damaged, or not of a bundle. {AGAIN}") from None
+        raise DataError(f"{folder / name}: damaged, or not of a bundle. {EXPORT_AGAIN}") from None
 
 
 def _check_state(path: Path, name: str, state: State, states: dict[str, State]) -> None:
@@ -188,13 +190,13 @@ def _check_state(path: Path, name: str, state: State, states: dict[str, State]) 
 
 def _config(folder: Path, states: dict[str, State]) -> dict[str, Any]:
     if not os.path.lexists(folder / CONFIG):
-        raise DataError(f"{folder}: not a bundle (no {CONFIG}). {AGAIN}")
+        raise DataError(f"{folder}: not a bundle (no {CONFIG}). {EXPORT_AGAIN}")
     config = _read_json(folder, CONFIG, states)
     if config.get("format") != FORMAT:
-        raise DataError(f"{folder / CONFIG}: not that of a bundle (no format {FORMAT!r}). {AGAIN}")
+        raise DataError(f"{folder / CONFIG}: not that of a bundle (no format {FORMAT!r}). {EXPORT_AGAIN}")
     schema = config.get("schema")
     if type(schema) is not int or schema < OLDEST_SCHEMA:
-        raise DataError(f"{folder}: bundle of schema {schema!r}, this version reads {_readable()}. {AGAIN}")
+        raise DataError(f"{folder}: bundle of schema {schema!r}, this version reads {_readable()}. {EXPORT_AGAIN}")
     if schema > SCHEMA:
         made_by = str(config.get("made_by"))[:80]
         raise DataError(
@@ -219,13 +221,13 @@ def _verified(
     """
     listed = facts.get("files")
     if not isinstance(listed, list) or not all(map(_is_name, listed)):
-        raise DataError(f"{folder / part / source}: files: damaged: it does not list its files. {AGAIN}")
+        raise DataError(f"{folder / part / source}: files: damaged: it does not list its files. {EXPORT_AGAIN}")
     names, sums = needed | set(listed), read_regular(folder, f"{part}{SUMS}")
     lines = [f"{_digest(folder, f'{part}{name}', states)}  {name}\n".encode("ascii") for name in sorted(names)]
     if b"".join(lines) != sums:
         wrong = sorted({line.decode("ascii").strip()[66:] for line in {*lines} - {*sums.splitlines(keepends=True)}})
         which = f" ({', '.join(wrong)})" if wrong else f" ({SUMS})"
-        raise DataError(f"{folder / part}: not what it was when it was written{which}. {AGAIN}")
+        raise DataError(f"{folder / part}: not what it was when it was written{which}. {EXPORT_AGAIN}")
     return frozenset(names), hashlib.sha256(sums).hexdigest()
 
 

@@ -26,7 +26,7 @@ from lightgc2n.recommending.bundle_files import (
 )
 from lightgc2n.recommending.bundle_schema import HISTORY_TABLES, VECTOR_TABLES, WEIGHT_TABLES
 from lightgc2n.recommending.bundle_tables import NUMBERS_AT_ONCE, POPULARITY, check_weights, read_tables
-from lightgc2n.recommending.schema_checks import AGAIN, need
+from lightgc2n.recommending.schema_checks import EXPORT_AGAIN, need
 
 SMALLEST_NORM = 1e-12
 MIDDLE = 128  # the byte that represents 0 in int8 tables
@@ -168,4 +168,4 @@ def _check_order(times: Any, offsets: Any, where: str) -> None:
 def _refuse_duplicates(ids: list[str], path: Path) -> None:
     if len(set(ids)) < len(ids):
         twice = next(one for one, count in Counter(ids).items() if count > 1)
-        raise DataError(f"{path}: expected every id once, found {twice[:60]!r} twice. {AGAIN}")
+        raise DataError(f"{path}: expected every id once, found {twice[:60]!r} twice. {EXPORT_AGAIN}")

@@ -22,7 +22,7 @@ from lightgc2n.recommending.bundle_files import ACCOUNT_TABLES, FINDER, FINDER_F
 from lightgc2n.recommending.bundle_parts import MIDDLE
 from lightgc2n.recommending.bundle_tables import read_tables
 from lightgc2n.recommending.recommender import ANALYSED_SESSIONS
-from lightgc2n.recommending.schema_checks import AGAIN, need
+from lightgc2n.recommending.schema_checks import EXPORT_AGAIN, need
 
 VECTORS, SCALES, EVENTS, FOLD = "tables.vectors", "tables.scales", "tables.events", "fold"
 DAYS = ("tables.first", "tables.middle")
@@ -77,7 +77,7 @@ def _compare_constants(written: dict[str, Any], files: BundleFiles) -> None:
     if changed := sorted(name for name in written if name in current and written[name] != current[name]):
         say(
             f"{files.folder / FINDER_FACTS}: constants.{', '.join(changed)}: changed since the export, so browsers may "
-            f"count people differently than this service. {AGAIN}"
+            f"count people differently than this service. {EXPORT_AGAIN}"
         )
 
 
@@ -135,5 +135,5 @@ def _trial_run(finder: PeopleFinder, files: BundleFiles, accounts: int) -> None:
                 people = finder.find(items, times, row=row)
             sound = bool(np.isfinite(people.share).all() and np.isfinite(people.chances).all())
         except (DataError, ValueError, IndexError) as problem:
-            raise DataError(f"{files.folder / FINDER}: cannot find people: {problem}. {AGAIN}") from None
+            raise DataError(f"{files.folder / FINDER}: cannot find people: {problem}. {EXPORT_AGAIN}") from None
         need(sound, f"{files.folder / FINDER}", "finite chances", people.chances)

@@ -10,9 +10,9 @@ from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE
 from lightgc2n.recommending.histories import EARLIEST, LATEST
 from lightgc2n.recommending.schema_checks import (
-    AGAIN,
     BYTES,
     COUNTS,
+    EXPORT_AGAIN,
     FLOATS,
     Fields,
     Flag,
@@ -158,7 +158,9 @@ def check_graph(session: Any, config: dict[str, Any], where: str) -> None:
     inputs = {one.name: one for one in session.get_inputs()}
     outputs = {one.name: one for one in session.get_outputs()}
     for name in inputs.keys() - INPUTS.keys() - OPTIONAL_INPUTS.keys():
-        raise DataError(f"{where}: input {name!r} is not among {', '.join((*INPUTS, *OPTIONAL_INPUTS))}. {AGAIN}")
+        raise DataError(
+            f"{where}: input {name!r} is not among {', '.join((*INPUTS, *OPTIONAL_INPUTS))}. {EXPORT_AGAIN}"
+        )
     optional = {name: facts for name, facts in OPTIONAL_INPUTS.items() if name in inputs}
     wanted = OUTPUTS | (USER_OUTPUTS if config["latent_users"] else {})
     for kind, declared, actual in (("input", INPUTS | optional, inputs), ("output", wanted, outputs)):

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from lightgc2n.errors import DataError, LightGC2NError
 from lightgc2n.recommending import bundle_schema as schema
 from lightgc2n.recommending.bundle_files import CONFIG, WEIGHTS, BundleFiles
-from lightgc2n.recommending.schema_checks import AGAIN, FLOATS, Table, need
+from lightgc2n.recommending.schema_checks import EXPORT_AGAIN, FLOATS, Table, need
 
 POPULARITY = "popularity"
 KEPT, COLUMNS, LOWER, CODED, VALUES = (f"followers.{one}" for one in ("kept", "columns", "lower", "bytes", "values"))
@@ -28,7 +28,7 @@ def _open(files: BundleFiles, name: str) -> Iterator[Any]:
     except LightGC2NError:
         raise
     except Exception as problem:  # safetensors raises errors of its own
-        raise DataError(f"{files.folder / name}: {problem}. {AGAIN}") from None
+        raise DataError(f"{files.folder / name}: {problem}. {EXPORT_AGAIN}") from None
 
 
 def read_tables(

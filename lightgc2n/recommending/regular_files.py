@@ -7,7 +7,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from lightgc2n.errors import DataError
-from lightgc2n.recommending.schema_checks import AGAIN
+from lightgc2n.recommending.schema_checks import EXPORT_AGAIN
 
 FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 LINKS = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.ENXIO)  # errors of open() for a link or a socket
@@ -21,7 +21,7 @@ def open_regular(folder: Path, name: str) -> BufferedReader:
     try:
         handle = _open_below(folder, parents, last)
     except FileNotFoundError:
-        raise DataError(f"{folder / name}: missing. {AGAIN}") from None
+        raise DataError(f"{folder / name}: missing. {EXPORT_AGAIN}") from None
     except OSError as problem:
         if problem.errno in LINKS:
             raise _not_regular(folder / name) from None

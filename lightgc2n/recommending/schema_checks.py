@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lightgc2n.errors import DataError
 
-AGAIN = "Make it again with: lightgc2n export RUN --out BUNDLE."
+EXPORT_AGAIN = "Make it again with: lightgc2n export RUN --out BUNDLE."
 SHOWN = 60  # characters of a value that a message shows
 FLOATS, COUNTS, BYTES = ("F16", "F32", "F64"), ("U8", "U16", "U32", "U64"), ("U8",)  # as safetensors names them
 MOST_LEVELS = 16  # nesting levels of JSON that is only displayed
@@ -169,7 +169,7 @@ def need(holds: bool, where: str, expected: str, found: Any) -> None:
     """Raise an error if the condition is false."""
     if not holds:
         shown = found if isinstance(found, str) and found == "nothing" else repr(found)
-        raise DataError(f"{where}: expected {expected}, found {_shortened(shown)}. {AGAIN}")
+        raise DataError(f"{where}: expected {expected}, found {_shortened(shown)}. {EXPORT_AGAIN}")
 
 
 def _shortened(text: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 import lightgc2n
 from lightgc2n.errors import DataError, SettingError
+from lightgc2n.recommending import onnx_scorer
 from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.load_run import load_run as load
 from lightgc2n.recommending.onnx_scorer import OnnxScorer
@@ -230,6 +231,21 @@ def test_accounts_without_histories() -> None:
     with pytest.raises(DataError, match=r"holds no histories\. Give --history"):
         bare.recommend(account)
     assert not (bundle_of("sasrec", histories=False) / "server").exists(), "nothing is left to be known of accounts"
+
+
+@pytest.mark.parametrize(("scores", "cells"), [(3, 2**20), (2**22, 400), (0, 0)])
+def test_few_rows_at_a_time_give_the_same_lists(scores: int, cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle = load_bundle(bundle_of("lightgc2n"))
+    whole, runs = list(bundle.recommend_many(k=5)), []
+    monkeypatch.setattr(onnx_scorer, "MOST_SCORES", scores * len(bundle.dataset.items))
+    monkeypatch.setattr(onnx_scorer, "MOST_CELLS", cells)
+    top_items = OnnxScorer._top_items
+    monkeypatch.setattr(OnnxScorer, "_top_items", lambda self, rows: runs.append(rows) or top_items(self, rows))
+    for one, other in zip(bundle.recommend_many(k=5), whole, strict=True):
+        assert_same(one, other)
+    assert len(runs) > 1
+    assert all(len(rows) == 1 or len(rows) <= scores for rows in runs)
+    assert all(len(rows) == 1 or len(rows) * max(len(row.events) for row in rows) <= cells for rows in runs)
 
 
 def test_load_takes_either(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,6 +125,24 @@ def test_a_stored_history_is_asked_for_when_the_dataset_ends() -> None:
         assert {one.item_id: one.score for one in found} == pytest.approx(by_name(stored[row]))
     found = recommender.recommend("b", ["y", "z", "x", "z"])
     assert {one.item_id: one.score for one in found} == pytest.approx(by_name(given[1]))
+
+
+def test_prepared_queries_of_different_kinds_are_answered_in_order(recommender: Recommender) -> None:
+    accounts, items = recommender.dataset.accounts, list(recommender.dataset.items)
+    kinds: list[dict[str, Any]] = [
+        {"account": accounts[1], "k": 3},
+        {"history": items[:2]},
+        {"account": accounts[0], "history": items[1:3], "exclude_seen": True, "k": 4},
+        {"history": [], "deny": items[:1]},
+    ]
+    answers = recommender.answer([recommender.prepare(**kind) for kind in kinds])
+    assert answers == [recommender.recommend(**kind) for kind in kinds]
+    assert [len(answer) for answer in answers[::2]] == [3, 4]
+
+
+def test_similar_items_need_a_bundle(recommender: Recommender) -> None:
+    with pytest.raises(SettingError, match=r"similar items need a bundle\. Make one with: lightgc2n export"):
+        recommender.similar(recommender.dataset.items[0])
 
 
 def test_seen_allowed_and_denied_items(recommender: Recommender) -> None:
