@@ -22,9 +22,9 @@ from lightgc2n.metrics.cluster_agreement import measure_people
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Logs
 from lightgc2n.recommending.bundle_people import of_nibbles
-from lightgc2n.recommending.finders import training_logs
 from lightgc2n.recommending.histories import whole_logs
-from lightgc2n.recommending.people import by_weight
+from lightgc2n.recommending.load_run import training_logs
+from lightgc2n.recommending.people_report import by_weight
 
 MEASURES = ("ARI", "accuracy", "exact count")
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-IMPORT_ONLY = [sys.executable, "-c", "import lightgc2n.recommending.recommender"]
+IMPORT_ONLY = [sys.executable, "-c", "import lightgc2n.recommending.load_run"]
 
 
 def measure(command: list[str], times: int) -> tuple[float, float]:

@@ -23,9 +23,11 @@ from lightgc2n.data.dataset import Dataset, Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.export.write_bundle import ExportOptions, write_bundle
 from lightgc2n.models.plus.plus import LightGC2NPlus
-from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
 from lightgc2n.recommending.bundle_files import part_sizes
-from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.recommending.load_bundle import load_bundle
+from lightgc2n.recommending.load_run import load_run as load
+from lightgc2n.recommending.load_run import run_recommender
+from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.training.runs import RunPlan, plan_of
 
 HISTORY, ACCOUNTS, QUESTIONS = 20, 300, 512
@@ -50,7 +52,7 @@ def untrained(name: str, items: int) -> tuple[Recommender, RunPlan]:
     model = zoo.build(name, split.train)
     if isinstance(model, LightGC2NPlus):
         model.memory.balance.copy_(torch.tensor([0.0, 1.0, 10.0]))  # all that a trained one does
-    return Recommender(name, model, dataset, split.train), RunPlan(Path(), name)
+    return run_recommender(name, model, dataset, split.train), RunPlan(Path(), name)
 
 
 def milliseconds(ways: list[Callable[[], object]], rounds: int) -> list[float]:
@@ -65,14 +67,14 @@ def milliseconds(ways: list[Callable[[], object]], rounds: int) -> list[float]:
     return [statistics.median(found) for found in times]
 
 
-def reciprocal_rank(bundle: BundleRecommender, plan: RunPlan, recommender: Recommender) -> float:
+def reciprocal_rank(bundle: Recommender, plan: RunPlan, recommender: Recommender) -> float:
     """MRR@20 of the test, histories alone; training had the accounts too."""
     test, items, gains = split_dataset(recommender.dataset, plan.split).test, recommender.dataset.items, []
     for first in range(0, len(test), QUESTIONS):
         part = test.select(np.arange(first, min(first + QUESTIONS, len(test))))
         bounds = zip(part.start, part.stop, strict=True)
         histories = [[items[event] for event in part.events[start:stop]] for start, stop in bounds]
-        scores = bundle.scores([bundle.prepare(history=history) for history in histories])
+        scores = bundle.scorer.unfiltered_scores([bundle.prepare(history=history).batch for history in histories])
         rank = 1 + (scores > np.take_along_axis(scores, part.target[:, None].astype(np.int64), 1)).sum(axis=1)
         gains.append(np.where(rank <= 20, 1 / rank, 0))
     return float(np.concatenate(gains).mean())
@@ -94,7 +96,7 @@ def rows(recommender: Recommender, plan: RunPlan, rounds: int, folder: Path, tra
             force=True,
         )
         bundles.append((load_bundle(out), part_sizes(out)))
-    graphs = [lambda bundle=bundle: bundle._ranked_by_graph([bundle.prepare(history=history)], 20, bundle._learned)
+    graphs = [lambda bundle=bundle: next(bundle.scorer.top_items([bundle.prepare(history=history).batch]))
               for bundle, _ in bundles]  # fmt: skip
     ways = [recommender, *(bundle for bundle, _ in bundles)]
     asked = [lambda way=way: way.recommend(history=history, k=20) for way in ways]

@@ -51,7 +51,7 @@ uvicorn.run(app, port=int(sys.argv[1]), log_level="warning")
 def serve_with_constant(bundle: Path, port: int) -> None:
     """The service with one route more."""
     from lightgc2n.serving.json_answers import json_response, list_json
-    from lightgc2n.serving.live_bundle import spare_collector
+    from lightgc2n.serving.live_bundle import freeze_garbage_collector
     from lightgc2n.serving.logs import set_up_logs
     from lightgc2n.serving.server import Server
     from lightgc2n.serving.service import Service
@@ -64,7 +64,7 @@ def serve_with_constant(bundle: Path, port: int) -> None:
     server, served = Server(service), service.served
     answer = list_json(served.recommender.recommend(history=[]), served)
     add_constant(server.config.app, lambda: json_response(answer))
-    spare_collector()
+    freeze_garbage_collector()
     server.run(sockets=[reserve(settings)])
 
 

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lightgc2n.recommending.persons import AnsweringForPeople
+    from lightgc2n.recommending.recommender import Recommender
 
 __version__ = "0.1.0"
 
 
-def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> "AnsweringForPeople":
+def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> "Recommender":
     """The recommender over the run or the bundle at `path`; a bundle needs no torch.
 
     Args:

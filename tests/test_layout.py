@@ -117,7 +117,10 @@ def test_reports_need_no_torch(path: Path) -> None:
 
 
 WITHOUT_TORCH = [
-    *(PACKAGE / "recommending" / f"{name}.py" for name in ("bundle", "answering", "forget_bundle", "write_lists")),
+    *(
+        PACKAGE / "recommending" / f"{name}.py"
+        for name in ("load_bundle", "recommender", "forget_bundle", "write_recommendations")
+    ),
     PACKAGE / "data" / "forget_dataset.py",
 ]
 

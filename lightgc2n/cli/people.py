@@ -16,8 +16,7 @@ from lightgc2n.cli.printing import can_print, print_json, print_table
 
 if TYPE_CHECKING:
     from lightgc2n.people.profiles import Activity
-    from lightgc2n.recommending.answers import Recommendations
-    from lightgc2n.recommending.people import AccountPeople, Person, PersonEvent
+    from lightgc2n.recommending.results import AccountPeople, Person, PersonEvent, Recommendations
 
 NEWEST = 20  # events that the screen shows one by one
 STYLES = dict(zip("ABCDE", ("black on cyan", "black on yellow", "white on magenta", "black on green", "white on blue"),
@@ -111,11 +110,11 @@ def _show(found: "AccountPeople", named: Named) -> None:
 
 
 def _count_in_words(found: "AccountPeople") -> str:
-    from lightgc2n.recommending.persons import ASSUMED
+    from lightgc2n.recommending.recommender import ONE_ASSUMED
 
     sure, name = f"{100 * found.confidence:.0f} %", found.account_id or "the history"
-    if ASSUMED in found.whole.notes:
-        return f"{name}: {ASSUMED}."
+    if ONE_ASSUMED in found.whole.notes:
+        return f"{name}: {ONE_ASSUMED}."
     if found.count == 1:
         return f"{name}: one person (confidence {sure}). Nothing shows well enough that there are more."
     chances = ", ".join(f"{number}: {100 * chance:.0f} %" for number, chance in enumerate(found.chances, start=1))

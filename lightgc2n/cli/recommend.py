@@ -15,8 +15,7 @@ from lightgc2n.errors import SettingError
 from lightgc2n.progress import say
 
 if TYPE_CHECKING:
-    from lightgc2n.recommending.answers import Recommendations
-    from lightgc2n.recommending.ownership import Ownership
+    from lightgc2n.recommending.results import Ownership, Recommendations
 
 NEWEST = 20  # events of an account that the screen shows
 NOT_PEOPLE = (
@@ -69,7 +68,7 @@ def recommend(
             "--people is shown on the screen or with --json, and files hold lists alone: leave out --out."
         )
     from lightgc2n.recommending.loading import load
-    from lightgc2n.recommending.write_lists import refuse_output, write_recommendations
+    from lightgc2n.recommending.write_recommendations import refuse_output, write_recommendations
 
     if out is not None:
         refuse_output(out, force)

@@ -60,7 +60,7 @@ from lightgc2n.models.contract import Model
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.progress import step
-from lightgc2n.recommending.finders import finder_for, finder_place
+from lightgc2n.recommending.load_run import finder_for, finder_place
 from lightgc2n.training.run import ready_for_test
 from lightgc2n.training.runs import RUN, load_run, plan_of, refuse_other_data
 

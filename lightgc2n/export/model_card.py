@@ -1,30 +1,30 @@
-"""The model card: what a bundle was made from, how good it is, and what it is not good for."""
+"""The model card of a bundle: data, metrics, limits and versions."""
 
 from collections.abc import Mapping
 from typing import Any
 
 LIMITS = (
-    "A score orders one list and means nothing beyond it: it is no probability.",
-    "Items without a training event are never listed before any other: the model cannot tell them apart.",
-    "Without any history the most popular items are listed, and the list is marked as a fallback.",
-    "Metrics are those of the log that the model was trained on; another audience may differ.",
-    "Counts in the device part (how popular an item is, what follows what) are over all accounts together, but a pair "
-    "of items that one account alone has had in that order is among them.",
+    "A score orders one list. It is not a probability, and scores of two lists cannot be compared.",
+    "Items without training events come last in every list: the model cannot rank them.",
+    "Without a history the list has the most popular items and is marked as a fallback.",
+    "Metrics were measured on the log that the model was trained on; other audiences may differ.",
+    "Counts in the device part (popularity, transitions) are sums over all accounts, but include pairs of items that "
+    "only one account had in that order.",
 )
-OF_LATENT_USERS = ("Latent users are the model's own and equally many behind every account. They are not yet people.",)
-OF_BYTES = (
-    "Tables of items are rounded to bytes, a scale for each row, and what finds people to half a byte a number. The "
-    "metrics above were measured before that; lists may differ in places whose scores are close, and counts of people "
-    "where chances are.",
+LATENT_USER_LIMITS = ("Every account has the same number of latent users. They are part of the model, not people.",)
+INT8_LIMITS = (
+    "Item tables are quantized to int8 with a scale for each row, and the vectors of the people finder to 4 bits. The "
+    "metrics above were measured before quantization; items with close scores may change places, and so may counts "
+    "of people with close probabilities.",
 )
-OF_PEOPLE = (
-    "How many people are behind a history is a guess, given with its chance; who they are is not known. What finds "
-    "them holds for each item a vector, how often it was had, since when, and when on average: of an item that one "
-    "account alone has had these days are that account's.",
+PEOPLE_LIMITS = (
+    "The number of people behind a history is an estimate with a probability; who they are is unknown. The people "
+    "finder stores for each item a vector, its number of events, and the days of its first event and on average: for "
+    "an item of only one account these are the days of that account.",
 )
-OF_ACCOUNTS = (
-    "`server/` holds what accounts did. Keep it where the log itself may be kept, and leave it out of what goes to "
-    "phones. `lightgc2n forget ACCOUNT --bundle BUNDLE` takes an account out.",
+ACCOUNT_LIMITS = (
+    "`server/` contains the histories of accounts. Protect it like the log itself, and do not send it to clients. "
+    "`lightgc2n forget ACCOUNT --bundle BUNDLE` removes an account.",
 )
 
 
@@ -34,9 +34,13 @@ def model_card(config: Mapping[str, Any], sizes: Mapping[str, int], with_account
     Args:
         sizes: of the files that are already there, in bytes.
     """
-    limits = [*LIMITS, *(OF_LATENT_USERS if config["latent_users"] else ()), *(OF_BYTES if config["int8"] else ())]
-    limits += OF_PEOPLE if config["people"] else ()
-    limits += OF_ACCOUNTS if with_accounts else ()
+    limits = [
+        *LIMITS,
+        *(LATENT_USER_LIMITS if config["latent_users"] else ()),
+        *(INT8_LIMITS if config["int8"] else ()),
+    ]
+    limits += PEOPLE_LIMITS if config["people"] else ()
+    limits += ACCOUNT_LIMITS if with_accounts else ()
     parts = {
         "Data": [*_listed(config["data"], ("name", "domain", "accounts", "events", "checksum")), _items(config)],
         "Protocol": _listed(config["split"]),
@@ -55,7 +59,7 @@ def model_card(config: Mapping[str, Any], sizes: Mapping[str, int], with_account
 def _summary(config: Mapping[str, Any]) -> str:
     kind = "bytes (int8)" if config["int8"] else "32-bit floats"
     return (
-        f"A bundle of lightgc2n: a history goes in, the next items come out. Weights are {kind}. "
+        f"A bundle of lightgc2n: it recommends the next items for a history. Weights are {kind}. "
         f"Use it with `lightgc2n recommend`, `lightgc2n.load`, or any runtime for ONNX."
     )
 
@@ -66,8 +70,8 @@ def _items(config: Mapping[str, Any]) -> str:
 
 
 def _listed(facts: Mapping[str, Any], names: tuple[str, ...] | None = None) -> list[str]:
-    found = {name: facts.get(name) for name in names or facts}
-    return [f"- {name}: {_shown(value)}" for name, value in found.items() if value not in (None, "")]
+    values = {name: facts.get(name) for name in names or facts}
+    return [f"- {name}: {_shown(value)}" for name, value in values.items() if value not in (None, "")]
 
 
 def _shown(value: Any) -> str:

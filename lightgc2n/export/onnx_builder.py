@@ -1,7 +1,7 @@
-"""ONNX graphs written like arithmetic: a value is the result of a node, and operators on values add nodes.
+"""Builds ONNX graphs from arithmetic: operators and methods of a Value add nodes.
 
-Numbers of a model are named weights, which stay outside of the graph; plain numbers in an expression are constants
-inside it. Python's floats become float32, its ints int64.
+Weights of a model are named and stored in an external file; numbers in an expression become constants in the graph.
+Python floats become float32, ints int64.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ import onnx
 from onnx import helper, numpy_helper
 
 Array = npt.NDArray[Any]
-OPSET = 18  # what onnxruntime 1.2x and onnxruntime-web both run
+OPSET = 18  # supported by onnxruntime 1.2x and onnxruntime-web
 IR_VERSION = 9
 FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 INT32, UINT8, BOOL = onnx.TensorProto.INT32, onnx.TensorProto.UINT8, onnx.TensorProto.BOOL
 
 
 class Graph:
-    """Nodes in the order they were added, with the weights and constants that they use."""
+    """Nodes in the order they were added, with their weights and constants."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -40,13 +40,13 @@ class Graph:
         self._outputs.append(helper.make_tensor_value_info(name, kind, shape))
 
     def weight(self, name: str, array: Array) -> "Value":
-        """A named array of the model, stored once however often it is used."""
+        """A named array of the model; several uses share it."""
         assert name not in self.weights or self.weights[name] is array, f"two weights are called {name}"
         self.weights[name] = array
         return Value(self, name)
 
     def constant(self, given: "float | int | Sequence[int] | Array") -> "Value":
-        """A number or a small array inside the graph; equal ones are kept once."""
+        """A number or a small array inside the graph; equal ones are stored once."""
         if not isinstance(given, np.ndarray):
             given = np.asarray(given, dtype=np.float32 if isinstance(given, float) else np.int64)
         array = given
@@ -57,33 +57,33 @@ class Graph:
         return Value(self, self._constants[key])
 
     def add(self, kind: str, *inputs: "Value | float | int | Sequence[int] | Array", **attributes: Any) -> "Value":
-        """The only result of a new node."""
+        """Add a node with one output."""
         return self.add_many(kind, 1, *inputs, **attributes)[0]
 
     def add_many(
         self, kind: str, results: int, *inputs: "Value | float | int | Sequence[int] | Array", **attributes: Any
     ) -> list["Value"]:
-        """All results of a new node."""
+        """Add a node with several outputs."""
         names = [(value if isinstance(value, Value) else self.constant(value)).name for value in inputs]
-        found = [f"v{len(self.nodes)}.{number}" for number in range(results)]
-        self.nodes.append(helper.make_node(kind, names, found, **attributes))
-        return [Value(self, name) for name in found]
+        outputs = [f"v{len(self.nodes)}.{number}" for number in range(results)]
+        self.nodes.append(helper.make_node(kind, names, outputs, **attributes))
+        return [Value(self, name) for name in outputs]
 
     def model(self, weights_file: str, places: Mapping[str, tuple[int, int]]) -> onnx.ModelProto:
         """The finished model.
 
         Args:
-            weights_file: where the weights are, beside the model.
-            places: where each weight stands in that file: its first byte, and how many there are.
+            weights_file: the name of the weights file, in the same folder.
+            places: the offset and length in bytes of each weight in that file.
         """
-        outside = [_outside(name, array, weights_file, *places[name]) for name, array in self.weights.items()]
+        outside = [_external_tensor(name, array, weights_file, *places[name]) for name, array in self.weights.items()]
         graph = helper.make_graph(self.nodes, "lightgc2n", self._inputs, self._outputs, [*self._inline, *outside])
         opset = [helper.make_opsetid("", OPSET)]
         return helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="lightgc2n")
 
 
-def _outside(name: str, array: Array, file: str, first: int, length: int) -> onnx.TensorProto:
-    """A tensor whose bytes are in another file."""
+def _external_tensor(name: str, array: Array, file: str, first: int, length: int) -> onnx.TensorProto:
+    """A tensor whose data is in another file."""
     kind = helper.np_dtype_to_tensor_dtype(array.dtype)
     tensor = onnx.TensorProto(name=name, data_type=kind, dims=array.shape, data_location=onnx.TensorProto.EXTERNAL)
     for key, value in (("location", file), ("offset", first), ("length", length)):
@@ -93,7 +93,7 @@ def _outside(name: str, array: Array, file: str, first: int, length: int) -> onn
 
 @dataclass(frozen=True)
 class Value:
-    """What a node, an input or a weight holds."""
+    """An output of a node, an input or a weight."""
 
     graph: Graph
     name: str
@@ -129,20 +129,20 @@ class Value:
         return self.graph.add("Min", self, bound)
 
     def apply(self, kind: str, **attributes: Any) -> "Value":
-        """A function of each element: Exp, Log, Relu, Sqrt..."""
+        """Apply an elementwise operator: Exp, Log, Relu, Sqrt..."""
         return self.graph.add(kind, self, **attributes)
 
     def cast(self, kind: int) -> "Value":
         return self.graph.add("Cast", self, to=kind)
 
-    def rows(self, index: "Value", axis: int = 0) -> "Value":
-        """The rows at these places."""
+    def gather(self, index: "Value", axis: int = 0) -> "Value":
+        """The rows at these indices."""
         return self.graph.add("Gather", self, index, axis=axis)
 
     def sum(self, axis: int, keep: bool = False) -> "Value":
         return self.graph.add("ReduceSum", self, [axis], keepdims=int(keep))
 
-    def largest(self, axis: int, keep: bool = False) -> "Value":
+    def max(self, axis: int, keep: bool = False) -> "Value":
         return self.graph.add("ReduceMax", self, [axis], keepdims=int(keep))
 
     def mean(self, axis: int) -> "Value":
@@ -152,31 +152,28 @@ class Value:
         return self.graph.add("Softmax", self, axis=-1)
 
     def reshape(self, *shape: int) -> "Value":
-        """With this shape: 0 keeps an axis, -1 takes what is left."""
+        """0 keeps an axis, -1 is inferred."""
         return self.graph.add("Reshape", self, shape)
 
-    def turned(self, *axes: int) -> "Value":
-        """With its axes in this order."""
+    def transpose(self, *axes: int) -> "Value":
         return self.graph.add("Transpose", self, perm=axes)
 
-    def wider(self, *axes: int) -> "Value":
-        """With new axes of size 1 at these places."""
+    def unsqueeze(self, *axes: int) -> "Value":
         return self.graph.add("Unsqueeze", self, axes)
 
-    def narrower(self, *axes: int) -> "Value":
-        """Without these axes of size 1."""
+    def squeeze(self, *axes: int) -> "Value":
         return self.graph.add("Squeeze", self, axes)
 
-    def part(self, start: "Value | int", stop: "Value | int", axis: int) -> "Value":
+    def slice(self, start: "Value | int", stop: "Value | int", axis: int) -> "Value":
         """From start to stop along an axis; negative numbers count from the end."""
         ends = [end.reshape(1) if isinstance(end, Value) else [end] for end in (start, stop)]
         return self.graph.add("Slice", self, *ends, [axis])
 
     def size(self, axis: int) -> "Value":
-        """How long an axis is, as a list of one number."""
+        """The length of an axis [1]."""
         return self.graph.add("Shape", self, start=axis, end=axis + 1)
 
-    def normed(self, scale: "Value", shift: "Value", epsilon: float) -> "Value":
+    def layer_norm(self, scale: "Value", shift: "Value", epsilon: float) -> "Value":
         """Layer normalisation over the last axis."""
         return self.graph.add("LayerNormalization", self, scale, shift, axis=-1, epsilon=epsilon)
 
@@ -184,11 +181,11 @@ class Value:
 LAST = np.iinfo(np.int64).max  # the end of an axis
 
 
-def joined(values: Sequence[Value], axis: int) -> Value:
-    """The values one behind the other along an axis."""
+def concat(values: Sequence[Value], axis: int) -> Value:
+    """Concatenate values along an axis."""
     return values[0].graph.add("Concat", *values, axis=axis)
 
 
-def chosen(condition: Value, yes: "Value | float | int", no: "Value | float | int") -> Value:
-    """Element by element, one or the other."""
+def where(condition: Value, yes: "Value | float | int", no: "Value | float | int") -> Value:
+    """Select elementwise."""
     return condition.graph.add("Where", condition, yes, no)

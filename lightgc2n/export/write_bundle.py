@@ -1,8 +1,8 @@
-"""A trained run becomes a bundle: what is learned is stored once, what is left to compute is a graph."""
+"""Exports a trained run to a bundle: weights, an ONNX graph, and the server part."""
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ from lightgc2n.data.dataset import stored_checksum
 from lightgc2n.data.splits import Split
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.export.account_tables import write_server
-from lightgc2n.export.export_options import ExportOptions as ExportOptions
-from lightgc2n.export.graph_interface import HISTORY, Answer, finish
+from lightgc2n.export.graph_interface import HISTORY, ModelOutputs, add_outputs
 from lightgc2n.export.lightgc2n_graph import write_lightgc2n
 from lightgc2n.export.model_card import model_card
 from lightgc2n.export.onnx_builder import INT64, OPSET, Array, Graph
@@ -29,6 +28,7 @@ from lightgc2n.export.sasrec_graph import write_sasrec
 from lightgc2n.files.atomic_writes import new_folder, refuse_existing
 from lightgc2n.metrics.ranking import gains
 from lightgc2n.metrics.ranks import ranks_in_domains
+from lightgc2n.models.contract import Model
 from lightgc2n.models.lightgc2n.lightgc2n import LightGC2N
 from lightgc2n.models.plus.plus import LightGC2NPlus
 from lightgc2n.people.finder import PeopleFinder
@@ -43,14 +43,16 @@ from lightgc2n.recommending.bundle_files import (
     SCHEMA,
     TITLES,
     WEIGHTS,
-    write_facts,
+    write_manifest,
 )
 from lightgc2n.recommending.bundle_tables import POPULARITY
-from lightgc2n.recommending.recommender import Recommender, load_with_split
+from lightgc2n.recommending.load_run import load_with_split
+from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.recommending.titles import read_titles
+from lightgc2n.recommending.torch_scorer import TorchScorer
 from lightgc2n.training.runs import RunPlan, plan_of, versions
 
-WRITERS: dict[type, Callable[..., Answer]] = {
+WRITERS: dict[type, Callable[..., ModelOutputs]] = {
     LightGC2N: write_lightgc2n,
     LightGC2NPlus: write_plus,
     SASRec: write_sasrec,
@@ -58,10 +60,20 @@ WRITERS: dict[type, Callable[..., Answer]] = {
 CUTOFFS = (5, 20)
 
 
+@dataclass(frozen=True)
+class ExportOptions:
+    """The options of an export."""
+
+    int8: bool = False
+    histories: bool = True
+    people: bool = True
+    titles: Path | None = None
+
+
 def export_run(
     run: Path, out: Path, options: ExportOptions, data: Path | None = None, force: bool = False
 ) -> dict[str, Any]:
-    """Writes the bundle of a run to `out` and returns its config; it appears whole or not at all."""
+    """Export a run to `out` and return the bundle's config; the folder is written atomically."""
     refuse_existing(out, force)
     plan = plan_of(run) if data is None else replace(plan_of(run), data=data)
     recommender, split = load_with_split(run, data)
@@ -71,25 +83,25 @@ def export_run(
 def write_bundle(
     recommender: Recommender, split: Split, plan: RunPlan, out: Path, options: ExportOptions, force: bool = False
 ) -> dict[str, Any]:
-    """Writes the bundle of a recommender whose run has this plan."""
-    _refuse_unfit(recommender)
+    """Write the bundle of a recommender whose run has this plan."""
+    model = _exportable_model(recommender)
     titles = _titles(options.titles, recommender) if options.titles else None
-    graph, answer = write_graph(recommender, options.int8)
+    graph, answer = write_graph(model, len(recommender.dataset.items), options.int8)
     finder = _finder(recommender) if options.people else None
-    config = _config(recommender, split, plan, options, answer) | {"people": finder is not None}
+    config = _config(recommender, model, split, plan, options, answer) | {"people": finder is not None}
     with new_folder(out, force, kind=BUNDLE) as new:
         _write_ids(new / ITEMS, recommender.dataset.items)
         if titles is not None:
             _write_ids(new / TITLES, (f"{item}\t{title}" for item, title in titles.items()))
-        write_weights(new, graph, {POPULARITY: _smallest(recommender._popularity.cpu().numpy())})
+        write_weights(new, graph, {POPULARITY: _smallest(recommender.scorer.popularity)})
         if finder is not None:
             write_people(new, finder, options.int8)
         sizes = {path.name: path.stat().st_size for path in sorted(new.rglob("*")) if path.is_file()}
         with_accounts = options.histories or config["account_width"] > 0
         (new / CARD).write_text(model_card(config, sizes, with_accounts), encoding="utf-8")
-        write_facts(new, CONFIG, config)
+        write_manifest(new, CONFIG, config)
         if with_accounts:
-            write_server(new, recommender, options, finder)
+            write_server(new, recommender.source.histories, options.histories, model, finder, options.int8)
         _refuse_changed_data(plan, recommender)
     return config
 
@@ -102,24 +114,26 @@ def _refuse_changed_data(plan: RunPlan, recommender: Recommender) -> None:
         )
 
 
-def write_graph(recommender: Recommender, int8: bool) -> tuple[Graph, Answer]:
+def write_graph(model: Model, items: int, int8: bool) -> tuple[Graph, ModelOutputs]:
     """The graph of a model."""
     graph = Graph()
     history = graph.input(HISTORY, INT64, ["B", "T"])
-    answer = WRITERS[type(recommender.model)](graph, Tables(graph, int8), recommender.model, history)
-    finish(graph, len(recommender.dataset.items), answer)
+    answer = WRITERS[type(model)](graph, Tables(graph, int8), model, history)
+    add_outputs(graph, items, answer)
     return graph, answer
 
 
 def write_weights(folder: Path, graph: Graph, more: Mapping[str, Array]) -> None:
-    """Writes weights.safetensors, and model.onnx with the places of its weights in that file."""
+    """Write weights.safetensors, and model.onnx, which refers to it."""
     path = folder / WEIGHTS
-    path.write_bytes(save({**graph.weights, **more}))  # written like the other files, and readable like them
+    path.write_bytes(
+        save({**graph.weights, **more})
+    )  # save() and not save_file(): the file mode is that of the other files
     onnx.save(graph.model(WEIGHTS, _places(path)), folder / GRAPH)
 
 
 def _places(path: Path) -> dict[str, tuple[int, int]]:
-    """Where each tensor of a safetensors file stands: its first byte, and how many there are."""
+    """The offset and length in bytes of each tensor of a safetensors file."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))
@@ -127,28 +141,32 @@ def _places(path: Path) -> dict[str, tuple[int, int]]:
     return {name: (8 + length + first, stop - first) for name, (first, stop) in ends.items()}
 
 
-def _refuse_unfit(recommender: Recommender) -> None:
-    if type(recommender.model) not in WRITERS:
+def _exportable_model(recommender: Recommender) -> Model:
+    """The recommender's model; raise an error if it cannot be exported or holds numbers that are not finite."""
+    assert isinstance(recommender.scorer, TorchScorer), "a bundle is written from a run"
+    model = recommender.scorer.model
+    if type(model) not in WRITERS:
         raise SettingError(
             f"{recommender.name} cannot be exported: lightgc2n, lightgc2n-plus, their ablations and sasrec can."
         )
-    for name, tensor in recommender.model.state_dict().items():
+    for name, tensor in model.state_dict().items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise DataError(f"{recommender.name}: {name} is not finite. Train with a lower learning rate.")
+    return model
 
 
 def _finder(recommender: Recommender) -> PeopleFinder | None:
-    """What finds people, learned now if the run has not kept it; none where there are no whole logs."""
+    """The people finder, learned now if the run has none; None for a dataset without whole logs."""
     if recommender.dataset.kind != "logs":
         say(f"{recommender.dataset.name} holds {recommender.dataset.kind}, so the bundle will not find people.")
         return None
-    return recommender._finder
+    return recommender.finder
 
 
 def _config(
-    recommender: Recommender, split: Split, plan: RunPlan, options: ExportOptions, answer: Answer
+    recommender: Recommender, model: Any, split: Split, plan: RunPlan, options: ExportOptions, answer: ModelOutputs
 ) -> dict[str, Any]:
-    dataset, model = recommender.dataset, recommender.model
+    dataset = recommender.dataset
     latent = model.config.latent_users if answer.users is not None else 0
     return {
         "format": FORMAT,
@@ -170,15 +188,14 @@ def _config(
             "domains": [asdict(domain) for domain in dataset.domains],
         },
         "split": asdict(plan.split),
-        "metrics": _measured(recommender, split),
+        "metrics": _measured(recommender, model, split),
         "versions": {**versions(), "onnx": onnx.__version__, "opset": OPSET},
     }
 
 
-def _measured(recommender: Recommender, split: Split) -> dict[str, Any]:
-    """The test of the model as it is exported: it knows no more than what training knew."""
-    learned = recommender._learned_items.cpu().numpy()
-    model = recommender.model
+def _measured(recommender: Recommender, model: Model, split: Split) -> dict[str, Any]:
+    """The test metrics of the model that is exported."""
+    learned = recommender.scorer.learned_items
     ranks = ranks_in_domains(recommender.name, model, split.test, split.catalogues, learned=learned)
     values = {name: float(column.mean()) for name, column in gains(ranks, CUTOFFS).items()}
     return {"targets": len(ranks), "values": values}
@@ -194,7 +211,7 @@ def _titles(path: Path, recommender: Recommender) -> dict[str, str]:
 
 
 def _smallest(counts: Array) -> Array:
-    """The same counts with as few bytes as they need."""
+    """The counts in the smallest type."""
     return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
 
 

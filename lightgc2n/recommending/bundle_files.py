@@ -1,21 +1,21 @@
-"""The folder of a bundle, which is checked before anything in it is used.
+"""The files of a bundle, which are verified before any of them is used.
 
-config.json          what this is: format, schema, model, settings, data
+config.json          format, schema, model, settings, data
 README.md            the model card
 model.onnx           history in, best items out; its weights are in the next file
-weights.safetensors  everything learned, once
+weights.safetensors  the weights
 items.txt            one item id a line; the line number is the index
-titles.tsv           what items are called, where somebody said it
-people/              what finds the people behind a history, unless it was left out
-  finder.json          numbers that are no arrays
-  finder.safetensors   tables of items, contrast and count
+titles.tsv           item titles, where known
+people/              the people finder, unless it was left out
+  finder.json          its scalars, and constants for the page's JavaScript
+  finder.safetensors   its item tables and weights
 SHA256SUMS           the checksum of every file above, as sha256sum writes it
-server/              accounts: nothing of it belongs on a phone; without it the bundle is whole
-  server.json          which device part it belongs to
+server/              account data, never sent to clients; the bundle works without it
+  server.json          the checksum of its device part
   accounts.txt         one account id a line
-  histories.safetensors  what each account did, and when
-  vectors.safetensors  where each account starts, for models that have a vector for it
-  people.safetensors   which tables of items describe each account, and those that people/ does not have
+  histories.safetensors  the events of each account, with times
+  vectors.safetensors  account vectors, for models that have them
+  people.safetensors   the fold of each account, and the item tables of the other folds
   SHA256SUMS           likewise
 """
 
@@ -33,8 +33,8 @@ from lightgc2n.files.atomic_writes import sha256
 from lightgc2n.files.folder_kinds import FolderKind
 from lightgc2n.files.writer_lock import recover
 from lightgc2n.recommending.bundle_schema import SERVER_FIELDS, check_config
-from lightgc2n.recommending.checks import AGAIN
-from lightgc2n.recommending.regular_files import State, open_plain, read_plain, refuse_links, state_of
+from lightgc2n.recommending.regular_files import State, open_regular, read_regular, refuse_links, state_of
+from lightgc2n.recommending.schema_checks import EXPORT_AGAIN
 
 FORMAT, SCHEMA = "lightgc2n bundle", 3
 OLDEST_SCHEMA = max(1, SCHEMA - 1)  # this version reads the previous schema too
@@ -47,7 +47,7 @@ PEOPLE = "people"
 FINDER_FACTS, FINDER = f"{PEOPLE}/finder.json", f"{PEOPLE}/finder.safetensors"
 SUMS = "SHA256SUMS"
 DEVICE_FILES, SERVER_FILES = frozenset({CONFIG, CARD, GRAPH, WEIGHTS, ITEMS}), frozenset({SERVER_FACTS, ACCOUNTS})
-# Of a file in the folder or among those that find people, never of one elsewhere.
+# A file in the folder or in people/, never elsewhere.
 LONGEST_JSON, LONGEST_NAME = 2**20, 100
 NAME = re.compile(rf"({PEOPLE}/)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 BUNDLE = FolderKind(
@@ -69,54 +69,56 @@ BUNDLE = FolderKind(
 
 @dataclass(frozen=True)
 class BundleFiles:
-    """A bundle whose files are what they were when it was written."""
+    """A bundle whose checksums were verified."""
 
-    folder: Path  # the folder itself, whatever link led to it
+    folder: Path  # the resolved path
     config: dict[str, Any]
-    device: frozenset[str]  # names of the files of the device part
-    server: frozenset[str]  # and of the server part; none where it was left out
-    checksum: str  # one for everything that can answer: both parts
-    accounts: int  # how many the server part says it has
-    states: dict[str, State]  # of each file, when its checksum was computed
+    device: frozenset[str]  # file names of the device part
+    server: frozenset[str]  # and of the server part; empty if it was left out
+    checksum: str  # of both parts
+    accounts: int  # the number that server.json declares
+    states: dict[str, State]  # of each file when its checksum was computed
 
     def read(self, name: str) -> bytes:
-        """The content of one of the files, which is still the one that was checked."""
-        with open_plain(self.folder, name) as file:
-            _note(self.folder / name, name, state_of(file), self.states)
+        """The content of a file; raise an error if it changed since its checksum was verified."""
+        with open_regular(self.folder, name) as file:
+            _check_state(self.folder / name, name, state_of(file), self.states)
             return file.read()
 
     def read_text(self, name: str) -> str:
-        """The same as text."""
+        """The content of a file as text."""
         try:
             return self.read(name).decode("utf-8")
         except UnicodeDecodeError:
-            raise DataError(f"{self.folder / name}: expected text in UTF-8, found other bytes. {AGAIN}") from None
+            raise DataError(
+                f"{self.folder / name}: expected text in UTF-8, found other bytes. {EXPORT_AGAIN}"
+            ) from None
 
     def read_ids(self, name: str) -> list[str]:
-        """The lines of one of the files."""
+        """The lines of a file."""
         text = self.read_text(name)
         if text and not text.endswith("\n"):
-            raise DataError(f"{self.folder / name}: expected whole lines, found one without an end. {AGAIN}")
+            raise DataError(f"{self.folder / name}: expected whole lines, found one without an end. {EXPORT_AGAIN}")
         return text.split("\n")[:-1]
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """The JSON object of one of the files."""
-        return _facts(self.folder, name, self.states)
+        """The JSON object of a file."""
+        return _read_json(self.folder, name, self.states)
 
     def refuse_changed(self) -> None:
-        """Raises an error when a file is not the one that was checked: some are opened by their names."""
+        """Raise an error if a file changed since it was verified: safetensors and onnxruntime open files by name."""
         for name in self.states:
-            with open_plain(self.folder, name) as file:
-                _note(self.folder / name, name, state_of(file), self.states)
+            with open_regular(self.folder, name) as file:
+                _check_state(self.folder / name, name, state_of(file), self.states)
 
 
 def is_bundle(folder: Path) -> bool:
-    """Whether a folder is meant to be a bundle, sound or not."""
+    """Whether a folder looks like a bundle, valid or not."""
     return any((folder / name).is_file() for name in (GRAPH, SUMS, CONFIG))
 
 
 def open_bundle(folder: Path) -> BundleFiles:
-    """The bundle in `folder`; one that is damaged, foreign or of another schema is refused."""
+    """Verify the bundle in `folder`; raise an error if it is damaged, not a bundle, or of another schema."""
     recover(folder)
     folder = Path(os.path.realpath(folder))
     states: dict[str, State] = {}
@@ -126,7 +128,7 @@ def open_bundle(folder: Path) -> BundleFiles:
     check_config(config, str(folder / CONFIG))
     if not (folder / SERVER).exists():
         return BundleFiles(folder, config, device, frozenset(), checksum, 0, states)
-    facts = _facts(folder, f"{SERVER}/{SERVER_FACTS}", states)
+    facts = _read_json(folder, f"{SERVER}/{SERVER_FACTS}", states)
     server, second = _verified(folder, f"{SERVER}/", facts, SERVER_FACTS, SERVER_FILES, states)
     SERVER_FIELDS.check(facts, f"{folder / SERVER / SERVER_FACTS}: ")
     if facts["device"] != checksum:
@@ -135,17 +137,17 @@ def open_bundle(folder: Path) -> BundleFiles:
 
 
 def device_checksum(folder: Path) -> str:
-    """One checksum for the whole device part."""
+    """The checksum of the device part."""
     return sha256(folder / SUMS)
 
 
 def _of_both(device: str, server: str) -> str:
-    """One checksum for both parts, which `sha256sum SHA256SUMS server/SHA256SUMS | sha256sum` computes too."""
+    """The checksum of both parts, which `sha256sum SHA256SUMS server/SHA256SUMS | sha256sum` computes too."""
     return hashlib.sha256(f"{device}  {SUMS}\n{server}  {SERVER}/{SUMS}\n".encode("ascii")).hexdigest()
 
 
 def part_sizes(folder: Path) -> dict[str, int]:
-    """How many bytes each part has: the device part, what finds people in it, its vocabularies, the server part."""
+    """The size of each part in bytes: device part, people finder, ids and titles, server part."""
     ids = sum((folder / name).stat().st_size for name in (ITEMS, TITLES) if (folder / name).is_file())
     device = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     people, server = (sum(path.stat().st_size for path in (folder / part).glob("*")) for part in (PEOPLE, SERVER))
@@ -153,8 +155,8 @@ def part_sizes(folder: Path) -> dict[str, int]:
     return whole | {"vocabularies": ids, "server part": server}
 
 
-def write_facts(folder: Path, name: str, facts: dict[str, Any]) -> None:
-    """Writes what is to be said of a part whose other files are there, the list of them, and all checksums."""
+def write_manifest(folder: Path, name: str, facts: dict[str, Any]) -> None:
+    """Write the JSON file of a part, with the list of its other files, and their checksums."""
     paths = [*folder.iterdir(), *(folder / PEOPLE).glob("*")]
     files = sorted(path.relative_to(folder).as_posix() for path in paths if path.is_file())
     files = [file for file in files if file not in (name, SUMS)]
@@ -165,36 +167,36 @@ def write_facts(folder: Path, name: str, facts: dict[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A small JSON object."""
-    return _facts(path.parent, path.name, {})
+    return _read_json(path.parent, path.name, {})
 
 
-def _facts(folder: Path, name: str, states: dict[str, State]) -> dict[str, Any]:
-    with open_plain(folder, name) as file:
-        _note(folder / name, name, state_of(file), states)
+def _read_json(folder: Path, name: str, states: dict[str, State]) -> dict[str, Any]:
+    with open_regular(folder, name) as file:
+        _check_state(folder / name, name, state_of(file), states)
         data = file.read(LONGEST_JSON + 1)
     try:
         if len(data) > LONGEST_JSON:
             raise ValueError
         return dict(json.loads(data.decode("utf-8")))
     except (ValueError, TypeError, RecursionError):
-        raise DataError(f"{folder / name}: damaged, or not of a bundle. {AGAIN}") from None
+        raise DataError(f"{folder / name}: damaged, or not of a bundle. {EXPORT_AGAIN}") from None
 
 
-def _note(path: Path, name: str, found: State, states: dict[str, State]) -> None:
-    """Keeps the state of a file, which must be the one that it had before."""
-    if states.setdefault(name, found) != found:
+def _check_state(path: Path, name: str, state: State, states: dict[str, State]) -> None:
+    """Record the state of a file; raise an error if it differs from the recorded one."""
+    if states.setdefault(name, state) != state:
         raise DataError(f"{path}: changed while the bundle was being read. Try again.")
 
 
 def _config(folder: Path, states: dict[str, State]) -> dict[str, Any]:
     if not os.path.lexists(folder / CONFIG):
-        raise DataError(f"{folder}: not a bundle (no {CONFIG}). {AGAIN}")
-    config = _facts(folder, CONFIG, states)
+        raise DataError(f"{folder}: not a bundle (no {CONFIG}). {EXPORT_AGAIN}")
+    config = _read_json(folder, CONFIG, states)
     if config.get("format") != FORMAT:
-        raise DataError(f"{folder / CONFIG}: not that of a bundle (no format {FORMAT!r}). {AGAIN}")
+        raise DataError(f"{folder / CONFIG}: not that of a bundle (no format {FORMAT!r}). {EXPORT_AGAIN}")
     schema = config.get("schema")
     if type(schema) is not int or schema < OLDEST_SCHEMA:
-        raise DataError(f"{folder}: bundle of schema {schema!r}, this version reads {_readable()}. {AGAIN}")
+        raise DataError(f"{folder}: bundle of schema {schema!r}, this version reads {_readable()}. {EXPORT_AGAIN}")
     if schema > SCHEMA:
         made_by = str(config.get("made_by"))[:80]
         raise DataError(
@@ -211,21 +213,21 @@ def _readable() -> str:
 def _verified(
     folder: Path, part: str, facts: dict[str, Any], source: str, needed: frozenset[str], states: dict[str, State]
 ) -> tuple[frozenset[str], str]:
-    """The names of the files that `facts` lists, and the checksum of their list; all are what they were.
+    """Verify the files that `facts` lists; return their names and the checksum of SHA256SUMS.
 
     Args:
-        part: the beginning of all names: of the server part its folder.
-        states: takes the state of each file.
+        part: the prefix of all names: empty, or the folder of the server part.
+        states: receives the state of each file.
     """
     listed = facts.get("files")
     if not isinstance(listed, list) or not all(map(_is_name, listed)):
-        raise DataError(f"{folder / part / source}: files: damaged: it does not list its files. {AGAIN}")
-    names, sums = needed | set(listed), read_plain(folder, f"{part}{SUMS}")
+        raise DataError(f"{folder / part / source}: files: damaged: it does not list its files. {EXPORT_AGAIN}")
+    names, sums = needed | set(listed), read_regular(folder, f"{part}{SUMS}")
     lines = [f"{_digest(folder, f'{part}{name}', states)}  {name}\n".encode("ascii") for name in sorted(names)]
     if b"".join(lines) != sums:
         wrong = sorted({line.decode("ascii").strip()[66:] for line in {*lines} - {*sums.splitlines(keepends=True)}})
         which = f" ({', '.join(wrong)})" if wrong else f" ({SUMS})"
-        raise DataError(f"{folder / part}: not what it was when it was written{which}. {AGAIN}")
+        raise DataError(f"{folder / part}: not what it was when it was written{which}. {EXPORT_AGAIN}")
     return frozenset(names), hashlib.sha256(sums).hexdigest()
 
 
@@ -234,8 +236,8 @@ def _is_name(name: Any) -> bool:
 
 
 def _digest(folder: Path, name: str, states: dict[str, State]) -> str:
-    with open_plain(folder, name) as file:
-        _note(folder / name, name, state_of(file), states)
+    with open_regular(folder, name) as file:
+        _check_state(folder / name, name, state_of(file), states)
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -1,12 +1,14 @@
-"""What the two parts of a bundle hold, read with numpy and safetensors."""
+"""The device part and the server part of a bundle, read with numpy and safetensors."""
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import safe_open
 
 from lightgc2n.data.dataset import Dataset, Domain, Ints, Longs
 from lightgc2n.errors import DataError
@@ -24,14 +26,15 @@ from lightgc2n.recommending.bundle_files import (
 )
 from lightgc2n.recommending.bundle_schema import HISTORY_TABLES, VECTOR_TABLES, WEIGHT_TABLES
 from lightgc2n.recommending.bundle_tables import NUMBERS_AT_ONCE, POPULARITY, check_weights, read_tables
-from lightgc2n.recommending.checks import AGAIN, need
+from lightgc2n.recommending.schema_checks import EXPORT_AGAIN, need
 
-MIDDLE = 128  # the byte that stands for 0, in tables that are bytes
+SMALLEST_NORM = 1e-12
+MIDDLE = 128  # the byte that represents 0 in int8 tables
 
 
 @dataclass(frozen=True)
 class Device:
-    """All that a phone needs besides the graph: what items are called and how popular they are."""
+    """The device part besides the graph: item ids, titles and popularity."""
 
     config: dict[str, Any]
     items: list[str]
@@ -46,21 +49,21 @@ class Device:
 
 @dataclass(frozen=True)
 class Server:
-    """Accounts and what they did, as a dataset with one line for each; of nobody where the part was left out."""
+    """The server part: accounts and histories as a dataset; without accounts if it was left out."""
 
     dataset: Dataset
-    without_histories: bool  # accounts are known by their vectors alone
+    without_histories: bool  # accounts have vectors only
     vectors: npt.NDArray[np.float32]  # [accounts, W]; W is 0 where the model has none
     held_offsets: Longs
-    held_items: Ints  # what training knows of an account beyond its history
+    held_items: Ints  # training items of an account besides its history
 
     def vectors_of(self, accounts: list[int]) -> npt.NDArray[np.float32]:
-        """Where these accounts start; zeros for nobody."""
-        found = np.zeros((len(accounts), self.vectors.shape[1]), dtype=np.float32)
+        """The vectors of these accounts; zeros for an unknown account."""
+        vectors = np.zeros((len(accounts), self.vectors.shape[1]), dtype=np.float32)
         for row, account in enumerate(accounts):
             if 0 <= account < len(self.vectors):
-                found[row] = self.vectors[account]
-        return found
+                vectors[row] = self.vectors[account]
+        return vectors
 
     def held_by(self, account: int) -> Ints | None:
         if not 0 <= account < len(self.held_offsets) - 1:
@@ -68,12 +71,28 @@ class Server:
         return self.held_items[self.held_offsets[account] : self.held_offsets[account + 1]]
 
 
+class ItemVectors:
+    """The item vectors of a bundle; the file is opened at once and read on first use, since few clients need them."""
+
+    def __init__(self, files: BundleFiles) -> None:
+        self.name = str(files.config["item_table"])
+        self._file: Any = safe_open(files.folder / WEIGHTS, framework="numpy")
+
+    @cached_property
+    def unit(self) -> npt.NDArray[np.float32]:
+        """A vector of length one for each item; zeros where nothing was learned."""
+        vectors = self._file.get_tensor(self.name)
+        if vectors.dtype == np.uint8:  # the scale of a row does not change its direction
+            vectors = vectors.astype(np.float32) - np.float32(MIDDLE)
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), SMALLEST_NORM)
+
+
 def read_device(files: BundleFiles) -> Device:
-    """The device part, checked."""
+    """Read and check the device part."""
     items, config = files.read_ids(ITEMS), files.config
     need(len(items) == config["items"], f"{files.folder / ITEMS}: lines", f"{config['items']:,}", len(items))
     for domain in config["data"]["domains"]:
-        _refuse_twice(items[domain["start"] : domain["stop"]], files.folder / ITEMS)
+        _refuse_duplicates(items[domain["start"] : domain["stop"]], files.folder / ITEMS)
     check_weights(files)
     popularity = read_tables(files, WEIGHTS, {POPULARITY: WEIGHT_TABLES[POPULARITY]}, {"items": len(items)})[POPULARITY]
     titles = _titles(files) if TITLES in files.device else {}
@@ -81,22 +100,22 @@ def read_device(files: BundleFiles) -> Device:
 
 
 def read_server(files: BundleFiles, device: Device) -> Server:
-    """The server part, checked, or one without accounts."""
+    """Read and check the server part; without accounts if it was left out."""
     width = files.config["account_width"]
     accounts = files.read_ids(f"{SERVER}/{ACCOUNTS}") if files.server else []
     number, place = len(accounts), files.folder / SERVER
     need(
         number == files.accounts, f"{place / SERVER_FACTS}: accounts", f"{number:,}, as {ACCOUNTS} has", files.accounts
     )
-    _refuse_twice(accounts, place / ACCOUNTS)
+    _refuse_duplicates(accounts, place / ACCOUNTS)
     lengths = {"accounts": number, "accounts + 1": number + 1, "account width": width}
-    nothing: dict[str, Any] = {"offsets": np.zeros(number + 1, dtype=np.int64), "events": np.empty(0, dtype=np.int32)}
-    histories, vectors = nothing, np.zeros((number, width), dtype=np.float32)
+    empty: dict[str, Any] = {"offsets": np.zeros(number + 1, dtype=np.int64), "events": np.empty(0, dtype=np.int32)}
+    histories, vectors = empty, np.zeros((number, width), dtype=np.float32)
     if HISTORIES in files.server:
         histories = read_tables(files, f"{SERVER}/{HISTORIES}", HISTORY_TABLES, lengths)
     if VECTORS in files.server:
         vectors = read_tables(files, f"{SERVER}/{VECTORS}", VECTOR_TABLES, lengths)["account"]
-    held: dict[str, Any] = {"held_offsets": nothing["offsets"], "held_items": nothing["events"]} | histories
+    held: dict[str, Any] = {"held_offsets": empty["offsets"], "held_items": empty["events"]} | histories
     for offsets, events in (("offsets", "events"), ("held_offsets", "held_items")):
         where = f"{place / HISTORIES}: "
         need((offsets in histories) == (events in histories), where + offsets, f"{offsets} and {events}", "one of them")
@@ -104,8 +123,8 @@ def read_server(files: BundleFiles, device: Device) -> Server:
     if "times" in histories:
         _check_order(histories["times"], histories["offsets"], f"{place / HISTORIES}: times")
     dataset = _dataset(files, device, accounts, histories)
-    bare = number > 0 and HISTORIES not in files.server
-    return Server(dataset, bare, vectors, held["held_offsets"], held["held_items"])
+    without_histories = number > 0 and HISTORIES not in files.server
+    return Server(dataset, without_histories, vectors, held["held_offsets"], held["held_items"])
 
 
 def _titles(files: BundleFiles) -> dict[str, str]:
@@ -130,7 +149,7 @@ def _dataset(files: BundleFiles, device: Device, accounts: list[str], histories:
 
 
 def _check_lines(offsets: Any, items: Any, catalogue: int, where: str, starts: str, held: str) -> None:
-    """Every number points at something."""
+    """Check that offsets grow and that every item is in the catalogue."""
     whole = offsets[0] == 0 and offsets[-1] == len(items)
     need(bool(whole and (np.diff(offsets) >= 0).all()), where + starts, f"growing from 0 to {len(items):,}", offsets)
     largest = int(items.max(initial=0))
@@ -138,7 +157,7 @@ def _check_lines(offsets: Any, items: Any, catalogue: int, where: str, starts: s
 
 
 def _check_order(times: Any, offsets: Any, where: str) -> None:
-    """Within a line no time is before the one to its left."""
+    """Check that the times of each history are sorted."""
     for first in range(1, len(times), NUMBERS_AT_ONCE):
         last = min(first + NUMBERS_AT_ONCE, len(times))
         back = first + np.flatnonzero(times[first:last] < times[first - 1 : last - 1])
@@ -146,7 +165,7 @@ def _check_order(times: Any, offsets: Any, where: str) -> None:
         need(not len(inside), where, "oldest first", f"an earlier one at {inside[:1].tolist()}")
 
 
-def _refuse_twice(ids: list[str], path: Path) -> None:
+def _refuse_duplicates(ids: list[str], path: Path) -> None:
     if len(set(ids)) < len(ids):
         twice = next(one for one, count in Counter(ids).items() if count > 1)
-        raise DataError(f"{path}: expected every id once, found {twice[:60]!r} twice. {AGAIN}")
+        raise DataError(f"{path}: expected every id once, found {twice[:60]!r} twice. {EXPORT_AGAIN}")

@@ -1,7 +1,6 @@
-"""What each file of a bundle holds: the one place that declares it.
+"""The schema of a bundle: JSON fields, safetensors tables, and the inputs and outputs of the graph.
 
-The JSON files by their fields, the safetensors files by their tables, the graph by its inputs and outputs. What is not
-declared here is not read. A length that is written as a name is the same wherever that name stands.
+Nothing else is read. A length that is given as a name is the same wherever the name occurs.
 """
 
 from typing import Any
@@ -9,10 +8,11 @@ from typing import Any
 from lightgc2n.errors import DataError
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE
-from lightgc2n.recommending.checks import (
-    AGAIN,
+from lightgc2n.recommending.histories import EARLIEST, LATEST
+from lightgc2n.recommending.schema_checks import (
     BYTES,
     COUNTS,
+    EXPORT_AGAIN,
     FLOATS,
     Fields,
     Flag,
@@ -25,7 +25,6 @@ from lightgc2n.recommending.checks import (
     Whole,
     need,
 )
-from lightgc2n.recommending.history_times import EARLIEST, LATEST
 
 MOST_ITEMS, MOST_EVENTS = 2**31 - 1, 2**53
 INFINITE = float("inf")
@@ -44,10 +43,25 @@ CONFIG_FIELDS = Fields(
     {"settings": Shown(), "metrics": Shown(), "split": Shown(), "versions": Shown(), "int8": Flag(), "people": Flag()},
 )
 SERVER_FIELDS = Fields({"device": Text(64, 64), "accounts": Whole(0, MOST_ITEMS)}, {})
-FINDER_FIELDS = Fields({"gap": OrNull(Whole(0, LATEST)), "prior": Number(-50, 50), "caution": Number()}, {})
+FINDER_CONSTANTS = Fields(  # with which the page finds people; bundles of earlier versions do not have them
+    {},
+    {
+        **dict.fromkeys(("analysed_sessions", "most_sessions"), Whole(1, 10_000)),
+        **dict.fromkeys(("centre_steps", "steps"), Whole(1, 1000)),
+        **dict.fromkeys(("doubt", "least_ratio", "same_person_share"), Number(1e-6, 1)),
+        **dict.fromkeys(("farthest_count", "farthest_pair", "fit_weight", "half_an_hour"), Number(1e-6, 1000)),
+        "most_people": Whole(MOST_PEOPLE, MOST_PEOPLE),
+        "pair_shares": ListOf(Number(1e-6, 1), at_least=1),
+        "sum_weight": Number(0, 1000),
+        "weekend": Whole(0, 6),
+    },
+)
+FINDER_FIELDS = Fields(
+    {"gap": OrNull(Whole(0, LATEST)), "prior": Number(-50, 50), "caution": Number()}, {"constants": FINDER_CONSTANTS}
+)
 
 WEIGHT_KINDS = (*FLOATS, *COUNTS, "I8", "I16", "I32", "I64", "BOOL")
-WEIGHT = Table(WEIGHT_KINDS, None)  # any other table that the graph looks up; the bounds are those of its floats
+WEIGHT = Table(WEIGHT_KINDS, None)  # any other table of the graph; the bounds hold for floats
 ITEM_TABLE = Table(("F32", *BYTES), ("items", "item width"))
 WEIGHT_TABLES = {
     "popularity": Table(COUNTS, ("items",), low=0, high=MOST_EVENTS),
@@ -70,30 +84,30 @@ VECTOR_TABLES = {"account": Table(("F32",), ("accounts", "account width"))}
 
 
 def item_tables(tables: int | str, bytes_and_scales: bool, timed: bool) -> dict[str, Table]:
-    """What describes items where people are found.
+    """The item tables of the people finder.
 
     Args:
-        tables: how many there are.
-        bytes_and_scales: schema 2 kept a vector as bytes, with a scale for each row.
+        tables: their number.
+        bytes_and_scales: schema 2 stored vectors as bytes with a scale for each row.
         timed: whether the logs had times.
     """
-    found = {
+    tables_of_items = {
         "tables.vectors": Table(BYTES if bytes_and_scales else ("F32", *BYTES), (tables, "items", "taste")),
         "tables.events": Table(COUNTS, (tables, "items"), low=0, high=MOST_EVENTS),
     }
     if bytes_and_scales:
-        found["tables.scales"] = Table(FLOATS, (tables, "items"), low=0)
+        tables_of_items["tables.scales"] = Table(FLOATS, (tables, "items"), low=0)
     if timed:
-        found["tables.first"] = Table(FLOATS, (tables, "items"), high=INFINITE)  # infinite: never seen
-        found["tables.middle"] = Table(FLOATS, (tables, "items"))
-    return found
+        tables_of_items["tables.first"] = Table(FLOATS, (tables, "items"), high=INFINITE)  # infinite: never seen
+        tables_of_items["tables.middle"] = Table(FLOATS, (tables, "items"))
+    return tables_of_items
 
 
 def finder_tables(timed: bool) -> dict[str, Table]:
-    """What else people are found by.
+    """The other tables of the people finder.
 
-    A session has 2 traits, and 8 more where there are times; a pair has three numbers for each trait and 3 more, and
-    with times 2 more. A spread is infinite where nothing was learned.
+    A session has 2 features, and 8 more with times; a pair has three numbers for each feature and 3 more, and 2 more
+    with times. A spread is infinite where nothing was learned.
     """
     traits = 10 if timed else 2
     pair = 3 * traits + (5 if timed else 3)
@@ -129,7 +143,7 @@ USER_OUTPUTS = {"ownership": (FLOAT, ("any", "latent_users", "any")), "weights":
 
 
 def check_config(config: dict[str, Any], where: str) -> None:
-    """Checks `config.json`."""
+    """Check `config.json`."""
     CONFIG_FIELDS.check(config, f"{where}: ")
     stop = 0
     for place, domain in enumerate(config["data"]["domains"]):
@@ -140,24 +154,26 @@ def check_config(config: dict[str, Any], where: str) -> None:
 
 
 def check_graph(session: Any, config: dict[str, Any], where: str) -> None:
-    """Checks the names, types and shapes of all inputs and outputs."""
+    """Check the names, types and shapes of the graph's inputs and outputs."""
     inputs = {one.name: one for one in session.get_inputs()}
     outputs = {one.name: one for one in session.get_outputs()}
     for name in inputs.keys() - INPUTS.keys() - OPTIONAL_INPUTS.keys():
-        raise DataError(f"{where}: input {name!r} is not among {', '.join((*INPUTS, *OPTIONAL_INPUTS))}. {AGAIN}")
+        raise DataError(
+            f"{where}: input {name!r} is not among {', '.join((*INPUTS, *OPTIONAL_INPUTS))}. {EXPORT_AGAIN}"
+        )
     optional = {name: facts for name, facts in OPTIONAL_INPUTS.items() if name in inputs}
     wanted = OUTPUTS | (USER_OUTPUTS if config["latent_users"] else {})
-    for kind, declared, found in (("input", INPUTS | optional, inputs), ("output", wanted, outputs)):
+    for kind, declared, actual in (("input", INPUTS | optional, inputs), ("output", wanted, outputs)):
         for name, (number, shape) in declared.items():
             at = f"{where}: {kind} {name}"
-            need(name in found, at, number, "nothing")
-            need(found[name].type == number, at, number, found[name].type)
+            need(name in actual, at, number, "nothing")
+            need(actual[name].type == number, at, number, actual[name].type)
             lengths = tuple(config.get(one, one) if isinstance(one, str) else one for one in shape)
-            need(_fits(found[name].shape, lengths), at, f"shape {list(lengths)}", found[name].shape)
+            need(_fits(actual[name].shape, lengths), at, f"shape {list(lengths)}", actual[name].shape)
 
 
-def _fits(found: list[Any], wanted: tuple[Any, ...]) -> bool:
-    """Whether each axis is free, or has the one length it may have."""
-    return len(found) == len(wanted) and all(
-        not isinstance(length, int) or length == one for length, one in zip(found, wanted, strict=True)
+def _fits(actual: list[Any], wanted: tuple[Any, ...]) -> bool:
+    """Whether each axis is dynamic or has the expected length."""
+    return len(actual) == len(wanted) and all(
+        not isinstance(length, int) or length == one for length, one in zip(actual, wanted, strict=True)
     )

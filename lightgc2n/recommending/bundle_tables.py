@@ -11,32 +11,32 @@ from safetensors import safe_open
 from lightgc2n.errors import DataError, LightGC2NError
 from lightgc2n.recommending import bundle_schema as schema
 from lightgc2n.recommending.bundle_files import CONFIG, WEIGHTS, BundleFiles
-from lightgc2n.recommending.checks import AGAIN, FLOATS, Table, need
+from lightgc2n.recommending.schema_checks import EXPORT_AGAIN, FLOATS, Table, need
 
 POPULARITY = "popularity"
 KEPT, COLUMNS, LOWER, CODED, VALUES = (f"followers.{one}" for one in ("kept", "columns", "lower", "bytes", "values"))
-NUMBERS_AT_ONCE = 2**18  # that are checked
+NUMBERS_AT_ONCE = 2**18  # that are read to check them
 BITS = {"U8": 8, "U16": 16, "U32": 32}
 
 
 @contextmanager
-def _opened(files: BundleFiles, name: str) -> Iterator[Any]:
-    """A safetensors file; whatever is wrong with it is told as an error of its own."""
+def _open(files: BundleFiles, name: str) -> Iterator[Any]:
+    """Open a safetensors file; its errors become a DataError."""
     try:
         with safe_open(files.folder / name, framework="numpy") as file:
             yield file
     except LightGC2NError:
         raise
     except Exception as problem:  # safetensors raises errors of its own
-        raise DataError(f"{files.folder / name}: {problem}. {AGAIN}") from None
+        raise DataError(f"{files.folder / name}: {problem}. {EXPORT_AGAIN}") from None
 
 
 def read_tables(
     files: BundleFiles, name: str, declared: dict[str, Table], lengths: dict[str, int]
 ) -> dict[str, npt.NDArray[Any]]:
-    """The declared tables of a safetensors file, checked; an optional one may be left out."""
-    path, found = files.folder / name, {}
-    with _opened(files, name) as file:
+    """Read and check the declared tables of a safetensors file; an optional one may be missing."""
+    path, arrays = files.folder / name, {}
+    with _open(files, name) as file:
         names = set(file.keys())
         for key, table in declared.items():
             if table.optional and key not in names:
@@ -44,13 +44,13 @@ def read_tables(
             need(key in names, f"{path}: {key}", "a table", "nothing")
             facts = file.get_slice(key)
             table.check_facts(facts.get_dtype(), facts.get_shape(), lengths, f"{path}: {key}")
-            found[key] = file.get_tensor(key)
-            table.check_values(found[key], f"{path}: {key}")
-    return found
+            arrays[key] = file.get_tensor(key)
+            table.check_values(arrays[key], f"{path}: {key}")
+    return arrays
 
 
 def check_weights(files: BundleFiles) -> None:
-    """Checks all that the graph looks up, a part at a time: no number is without bounds, and none points nowhere."""
+    """Check all tables of the graph in chunks: floats are within bounds, and indices point at items."""
     path, items, vectors = files.folder / WEIGHTS, files.config["items"], files.config["item_table"]
     need(
         vectors not in schema.WEIGHT_TABLES,
@@ -60,7 +60,7 @@ def check_weights(files: BundleFiles) -> None:
     )
     declared = schema.WEIGHT_TABLES | {vectors: schema.ITEM_TABLE}
     lengths = {"items": items, "items + 1": items + 1}
-    with _opened(files, WEIGHTS) as file:
+    with _open(files, WEIGHTS) as file:
         names = set(file.keys())
         for name in (POPULARITY, vectors):
             need(name in names, f"{path}: {name}", "a table", "nothing")
@@ -69,30 +69,30 @@ def check_weights(files: BundleFiles) -> None:
             facts, where = file.get_slice(name), f"{path}: {name}"
             table.check_facts(facts.get_dtype(), facts.get_shape(), lengths, where)
             if name in schema.WEIGHT_TABLES or facts.get_dtype() in FLOATS:
-                for part in _parts(file, name):
+                for part in _chunks(file, name):
                     table.check_values(part, where)
         _check_followers(file, names, items, str(path))
 
 
 def _check_followers(file: Any, names: set[str], items: int, path: str) -> None:
-    """Every follower of an item is an item, and every code stands for a count."""
+    """Check that every follower is an item and every code has a count."""
     if COLUMNS in names:
-        for part in _parts(file, COLUMNS):
+        for part in _chunks(file, COLUMNS):
             need(bool(part.max(initial=0) < items), f"{path}: {COLUMNS}", f"items below {items:,}", part.max())
     if CODED in names:
         for name in (LOWER, VALUES):
             need(name in names, f"{path}: {name}", "a table", "nothing")
         low = 2 ** BITS[file.get_slice(LOWER).get_dtype()]
         high, codes = 2 ** ((items - 1) // low).bit_length(), file.get_slice(VALUES).get_shape()[0]
-        for lower, byte in zip(_parts(file, LOWER), _parts(file, CODED), strict=True):
+        for lower, byte in zip(_chunks(file, LOWER), _chunks(file, CODED), strict=True):
             largest = int((lower + low * (byte % high).astype(np.int64)).max(initial=0))
             need(largest < items, f"{path}: {LOWER}, {CODED}", f"items below {items:,}", largest)
             code = int(byte.max(initial=0)) // high
             need(code < codes, f"{path}: {CODED}", f"codes below {codes}", code)
 
 
-def _parts(file: Any, name: str) -> Iterator[npt.NDArray[Any]]:
-    """The rows of a table, some at a time."""
+def _chunks(file: Any, name: str) -> Iterator[npt.NDArray[Any]]:
+    """The rows of a table in chunks."""
     shape = file.get_slice(name).get_shape()
     size = int(np.prod(shape))
     if size <= NUMBERS_AT_ONCE:
@@ -100,4 +100,4 @@ def _parts(file: Any, name: str) -> Iterator[npt.NDArray[Any]]:
         return
     rows = max(1, NUMBERS_AT_ONCE * shape[0] // size)
     for first in range(0, shape[0], rows):
-        yield file.get_slice(name)[first : min(first + rows, shape[0])]  # safetensors refuses a slice beyond the end
+        yield file.get_slice(name)[first : min(first + rows, shape[0])]  # safetensors rejects a slice beyond the end

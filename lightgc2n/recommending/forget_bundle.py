@@ -1,4 +1,4 @@
-"""Accounts are taken out of a bundle: ids, histories, vectors, and which tables of items describe them."""
+"""Removes accounts from a bundle: ids, histories, vectors and folds."""
 
 import shutil
 from collections.abc import Collection
@@ -26,7 +26,7 @@ from lightgc2n.recommending.bundle_files import (
     BundleFiles,
     open_bundle,
     read_json,
-    write_facts,
+    write_manifest,
 )
 
 Booleans = npt.NDArray[np.bool_]
@@ -35,7 +35,7 @@ Booleans = npt.NDArray[np.bool_]
 def forget_in_bundle(folder: Path, accounts: Collection[str]) -> tuple[list[str], list[str]]:
     """Replace the bundle in `folder` by one without these accounts; return them, and the items that only they had.
 
-    The device part stays as it is: it holds nobody's history. It keeps those items, and what the model learned.
+    The device part is not changed: it contains no histories. It keeps those items and the learned weights.
     """
     assert not isinstance(accounts, str), "a list of ids"
     with new_folder(folder, force=True, kind=BUNDLE, wait=True) as new:
@@ -90,7 +90,7 @@ def _write_server(files: BundleFiles, new: Path, accounts: list[str], gone: Bool
     if ACCOUNT_TABLES in files.server:
         arrays = load_file(old / ACCOUNT_TABLES)
         (new / ACCOUNT_TABLES).write_bytes(save(arrays | {"fold": arrays["fold"][~gone]}))
-    write_facts(new, SERVER_FACTS, read_json(old / SERVER_FACTS) | {"accounts": len(left)})
+    write_manifest(new, SERVER_FACTS, read_json(old / SERVER_FACTS) | {"accounts": len(left)})
 
 
 def _without_lines(arrays: dict[str, Any], gone: Booleans) -> dict[str, Any]:

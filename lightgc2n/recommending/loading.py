@@ -1,14 +1,14 @@
-"""A recommender over whatever a path holds: a run, which needs torch, or a bundle, which does not."""
+"""Loads a recommender from a run folder, which needs torch, or from a bundle, which does not."""
 
 from pathlib import Path
 
 from lightgc2n.devices import CPU
 from lightgc2n.errors import SettingError
 from lightgc2n.recommending.bundle_files import is_bundle
-from lightgc2n.recommending.persons import AnsweringForPeople
+from lightgc2n.recommending.recommender import Recommender
 
 
-def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> AnsweringForPeople:
+def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> Recommender:
     """The recommender over the run or the bundle at `path`.
 
     Args:
@@ -17,13 +17,13 @@ def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") 
     """
     if not is_bundle(Path(path)):
         from lightgc2n.devices import choose_device
-        from lightgc2n.recommending.recommender import load as load_run
+        from lightgc2n.recommending.load_run import load_run
 
         return load_run(path, data, choose_device(device))
     if data is not None:
         raise SettingError(f"{path} is a bundle, which has its histories in itself: leave out --data.")
     if device not in (CPU.name, "auto"):
         raise SettingError(f"{path} is a bundle, and bundles run on the CPU: leave out --device.")
-    from lightgc2n.recommending.bundle import load_bundle
+    from lightgc2n.recommending.load_bundle import load_bundle
 
     return load_bundle(Path(path))

@@ -1,144 +1,281 @@
-"""A trained run that answers: what comes next for an account, or for a history alone."""
+"""Recommendations from a trained run or a bundle, for accounts, for histories, and for the people behind them.
 
-from collections.abc import Iterator
+A recommender is given a scorer, which runs the model, and a source, which has ids, histories, titles and the people
+finder. `load_run` and `load_bundle` build the two kinds.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from string import ascii_uppercase
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from lightgc2n.data.batches import Batch, make_batch, query_batches
-from lightgc2n.data.dataset import MANIFEST, Dataset, Domain, Longs, load_dataset, verify_dataset
-from lightgc2n.data.splits import Queries, Split, Training, split_dataset
-from lightgc2n.errors import DataError
-from lightgc2n.metrics.ranks import refuse_not_finite, rows_per_tile
-from lightgc2n.models.contract import Model
+from lightgc2n.data.dataset import Dataset
+from lightgc2n.data.splits import Queries
+from lightgc2n.errors import DataError, SettingError
 from lightgc2n.people.finder import People, PeopleFinder
-from lightgc2n.recommending.answering import Floats, Wish
-from lightgc2n.recommending.answers import Recommendation as Recommendation
-from lightgc2n.recommending.answers import Recommendations as Recommendations
-from lightgc2n.recommending.best import best_of_two_kinds
-from lightgc2n.recommending.finders import FinderPlace, finder_for, finder_place
-from lightgc2n.recommending.people import History
-from lightgc2n.recommending.persons import AnsweringForPeople, Scores
-from lightgc2n.training.runs import load_run, plan_of, read_run
+from lightgc2n.people.sessions import newest_sessions
+from lightgc2n.recommending.histories import History, Source, Times
+from lightgc2n.recommending.list_options import Flags, item_indices, list_options, read_item_ids
+from lightgc2n.recommending.people_report import by_weight, people_report, top_items_for_all
+from lightgc2n.recommending.results import AccountPeople, Interaction, Ownership, Recommendation, Recommendations
+from lightgc2n.recommending.scorer import PreparedQuery, QueryBatch, Scorer, refuse_diverged
+
+ANALYSED_SESSIONS = 300  # the newest, in which people are found; the work grows with the square of their number
+ONE_ASSUMED = "one person is assumed: too few logs were there to learn how people are told apart"
 
 
-def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> "Recommender":
-    """The recommender over the run at `path`.
+class Recommender:
+    """Lists of next items, latent users, and people."""
 
-    Args:
-        data: the run's dataset, if it has moved.
-    """
-    return load_with_split(path, data, device)[0]
+    def __init__(self, name: str, scorer: Scorer, source: Source) -> None:
+        self.name, self.scorer, self.source = name, scorer, source
+        self.dataset: Dataset = source.histories.dataset
+        self.titles = source.titles
+        self._histories = source.histories
 
-
-def load_with_split(
-    path: str | Path, data: str | Path | None = None, device: str = "cpu"
-) -> "tuple[Recommender, Split]":
-    """The same, and the run's split, for callers that also test the model."""
-    run = Path(path)
-    plan, checksum = plan_of(run), read_run(run)["data"]["checksum"]
-    folder = Path(data) if data is not None else plan.data
-    if data is None and not (folder / MANIFEST).is_file():
-        raise DataError(f"{run}: its dataset is no longer at {folder}. Say where it is with --data DIR.")
-    dataset = load_dataset(folder)
-    verify_dataset(folder)
-    if dataset.checksum != checksum:
-        raise DataError(
-            f"{folder}: checksum {dataset.checksum[:12]}…, but {run} was trained on {checksum[:12]}…. "
-            f"Give --data the dataset of the run."
-        )
-    if plan.domain:
-        dataset = dataset.only(plan.domain)
-    name, model, _ = load_run(run)
-    split, place = split_dataset(dataset, plan.split), finder_place(run, checksum, plan.domain, plan.split)
-    return Recommender(name, model.to(device), dataset, split.train, device, place), split
-
-
-class Recommender(AnsweringForPeople):
-    """Lists of next items from one model, which is encoded once."""
-
-    def __init__(
+    def recommend(
         self,
-        name: str,
-        model: Model,
-        dataset: Dataset,
-        train: Training,
-        device: str = "cpu",
-        finder_place: FinderPlace | None = None,
-    ) -> None:
-        learned = np.zeros(len(dataset.accounts), dtype=bool)
-        learned[train.sequence_accounts[np.diff(train.offsets) > 0]] = True
-        super().__init__(name, dataset, learned)
-        self.model, self.device = model.eval(), device
-        self._train, self._finder_place = train, finder_place
-        with torch.no_grad():
-            self._encoded = model.encode()
-        self._popularity = torch.as_tensor(train.popularity, device=device)
-        self._learned_items = (self._popularity > 0) | model.scores_unseen_items
-        self._learned = self._learned_items.cpu().numpy()
+        account: str | None = None,
+        history: Sequence[str] | None = None,
+        *,
+        k: int = 20,
+        exclude_seen: bool = False,
+        allow: Iterable[str] | None = None,
+        deny: Iterable[str] | None = None,
+        domain: str | None = None,
+        times: Times | None = None,
+        person: str | None = None,
+        together: bool = False,
+    ) -> Recommendations:
+        """The k best next items for an account, for an account with another history, or for a history alone.
 
-    @cached_property
-    def _finder(self) -> PeopleFinder:
-        """Learned from the run's training logs the first time, and kept in the run's folder."""
-        if self.dataset.kind != "logs":
-            raise DataError(f"{self.dataset.name} holds {self.dataset.kind}, and people are found in whole logs alone.")
-        return finder_for(self._train, self._finder_place)
+        Args:
+            history: item ids, oldest first; ids that the catalogue does not have are ignored, and the notes name them.
+            allow: the only items that may be listed.
+            deny: items that may not be listed.
+            domain: list items of this domain alone.
+            times: of each event of the history, where people are to be found in it.
+            person: one of the people behind it (A, B ...): the list is for them alone.
+            together: the list is for all people behind it.
+        """
+        query = self.prepare(
+            account, history, k=k, exclude_seen=exclude_seen, allow=allow, deny=deny, domain=domain,
+            times=times, person=person, together=together,
+        )  # fmt: skip
+        return self.answer([query])[0]
+
+    def recommend_many(
+        self,
+        accounts: Iterable[str] | None = None,
+        *,
+        k: int = 20,
+        exclude_seen: bool = False,
+        allow: Iterable[str] | None = None,
+        deny: Iterable[str] | None = None,
+        domain: str | None = None,
+    ) -> Iterator[Recommendations]:
+        """A list for each account in the given order (by default all accounts of the dataset), computed in batches."""
+        names = list(self.dataset.accounts if accounts is None else accounts)
+        queries = self._histories.of_accounts(names)
+        options = list_options(self.dataset, self._everything, k, exclude_seen, allow, deny, domain)
+        return self._lists([QueryBatch(queries, options, fold_in=False)], names, [()] * len(names))
+
+    def prepare(
+        self,
+        account: str | None = None,
+        history: Sequence[str] | None = None,
+        *,
+        k: int = 20,
+        exclude_seen: bool = False,
+        allow: Iterable[str] | None = None,
+        deny: Iterable[str] | None = None,
+        domain: str | None = None,
+        times: Times | None = None,
+        person: str | None = None,
+        together: bool = False,
+    ) -> PreparedQuery:
+        """Check the arguments of `recommend` and find the people where needed; `answer` computes the list."""
+        options = list_options(self.dataset, self._everything, k, exclude_seen, allow, deny, domain)
+        queries, notes = self._query(account, history)
+        query = PreparedQuery(account, QueryBatch(queries, options, fold_in=history is not None), notes)
+        if person is None and not together:
+            return query
+        if person is not None and together:
+            raise SettingError("a list is for one person (--person) or for all (--together): leave one of them out.")
+        return self._for_people(query, history, times, person)
+
+    def answer(self, queries: Sequence[PreparedQuery]) -> list[Recommendations]:
+        """A list for each query; a bundle scores them in one batch."""
+        single = [query for query in queries if not query.together]
+        lists = self._lists(
+            [query.batch for query in single], [query.account_id for query in single], [query.notes for query in single]
+        )
+        return [self._list_for_all(query) if query.together else next(lists) for query in queries]
+
+    def people(
+        self,
+        account: str | None = None,
+        history: Sequence[str] | None = None,
+        times: Times | None = None,
+        *,
+        k: int = 20,
+        exclude_seen: bool = False,
+    ) -> AccountPeople:
+        """How many people are behind an account or a history, who did what, what each likes, and lists for them.
+
+        Args:
+            history: as for `recommend`; without it the stored history of the account.
+            times: of each event of the history: ISO dates, or microseconds since 1970.
+            k: length of the lists.
+            exclude_seen: leave out items of the person's history; of the list for all, those of anybody's.
+        """
+        options = list_options(self.dataset, self._everything, k, exclude_seen)
+        queries, list_notes = self._query(account, history)
+        events, people, notes = self._find_people(account, queries, history, times)
+        if not self.finder.head.taught:
+            list_notes, notes = (*list_notes, ONE_ASSUMED), (*notes, ONE_ASSUMED)
+        whole = PreparedQuery(account, QueryBatch(queries, options, fold_in=history is not None), list_notes)
+        lists, together = self.answer([whole]), None
+        whole_list = lists[0]
+        if people.count > 1:
+            batch = replace(whole.batch, queries=self._by_person(events, people), fold_in=True)
+            lists = list(self._lists([batch], [account] * people.count, [()] * people.count))
+            together = self._list_for_all(PreparedQuery(account, batch, ()))
+        popularity = self.scorer.popularity
+        return people_report(
+            account, events, people, self.dataset.items, popularity, lists, together, whole_list, notes
+        )
+
+    def ownership(self, account: str | None = None, history: Sequence[str] | None = None) -> Ownership:
+        """The share of each latent user in each event of an account, of an account with another history, or of one.
+
+        The latent users are inferred from that history, those of a known account starting at its own embedding.
+
+        Args:
+            history: as for `recommend`; without it the stored history of the account.
+        """
+        queries, notes = self._query(account, history)
+        shares, weights = self.scorer.latent_users(queries)
+        refuse_diverged(self.name, shares, weights)
+        items = [self.dataset.items[item] for item in queries.events[queries.start[0] : queries.stop[0]]]
+        rows = zip(items, shares.T.tolist(), strict=True)
+        interactions = tuple(Interaction(item, tuple(own)) for item, own in rows)
+        remarks = () if items else ("no history: there is nothing to own",)
+        return Ownership(account, interactions, tuple(weights.tolist()), (*notes, *remarks))
+
+    def similar(self, item: str, k: int = 20) -> Recommendations:
+        """The k items whose vectors have the largest cosine with that of an item; the score is the cosine."""
+        if k < 1:
+            raise SettingError(f"k must be at least 1, found {k}.")
+        (index,) = item_indices(self.dataset, [("similar", item)])
+        vectors = self.scorer.item_vectors()
+        cosines = vectors @ vectors[index]
+        order = np.lexsort((-cosines, ~self.scorer.learned_items))
+        order = order[order != index][:k]
+        return self._list(None, order.tolist(), cosines[order].tolist(), 1, ())
+
+    def knows(self, account: str) -> bool:
+        """Whether there is such an account."""
+        return account in self._histories.account_index
+
+    def read_items(self, path: Path) -> list[str]:
+        """The item ids of a file with one id a line; an unknown id raises an error."""
+        return read_item_ids(path, self.dataset)
 
     @property
-    def _counts(self) -> Longs:
-        return self._train.popularity
+    def finds_people(self) -> bool:
+        """Whether `people`, `person` and `together` can be used."""
+        return self.source.finds_people
 
-    def _by_person(self, history: History, found: People) -> Queries:
-        """As for any recommender, asked when the dataset ends."""
-        queries = super()._by_person(history, found)
-        if history.times is None or self.dataset.times is None:
-            return queries
-        order = np.argsort(found.share.argmax(axis=1), kind="stable")
-        times = np.append(history.times[order], self.dataset.times.max())
-        return replace(queries, times=times, target_event=np.full(found.count, len(order)))
+    @cached_property
+    def finder(self) -> PeopleFinder:
+        """The people finder; raises an error where people cannot be found."""
+        return self.source.finder()
 
-    def _scores_of_people(self, queries: Queries, wish: Wish) -> Scores:
-        return self._scores(make_batch(queries, self.device), wish, fold_in=True).cpu().numpy()
+    @cached_property
+    def _everything(self) -> Flags:
+        """Every item may be listed; all options without filters share this array."""
+        return np.ones(len(self.dataset.items), dtype=bool)
 
-    def _stored(self, accounts: list[str]) -> tuple[list[str | None], Queries, list[tuple[str, ...]]]:
-        names, queries, notes = super()._stored(accounts)
-        return names, self._asked_last(queries), notes
+    def _query(self, account: str | None, history: Sequence[str] | None) -> tuple[Queries, tuple[str, ...]]:
+        """One query with the stored or the given history, and notes on it."""
+        if history is not None:
+            return self._histories.of_items(account, history)
+        if account is None:
+            raise SettingError("nobody is named. Give an account (--account), a history (--history) or both.")
+        return self._histories.of_accounts([account]), ()
 
-    def _asked_last(self, queries: Queries) -> Queries:
-        """The same questions, asked when the dataset ends: everything in it has happened, and nothing after it."""
-        times = self.dataset.times
-        if times is None or not len(times):
-            return queries
-        return replace(queries, times=times, target_event=np.full_like(queries.target_event, times.argmax()))
+    def _for_people(
+        self, query: PreparedQuery, history: Sequence[str] | None, times: Times | None, person: str | None
+    ) -> PreparedQuery:
+        """The same query for one of the people behind it, or for all of them if none is named."""
+        events, people, notes = self._find_people(query.account_id, query.batch.queries, history, times)
+        query = replace(query, notes=(*query.notes, *notes))
+        names = ascii_uppercase[: people.count]
+        if person is not None and (len(person) != 1 or person not in names):
+            raise DataError(f"person {person!r} is not among those found, who are {', '.join(names)}.")
+        if people.count == 1:
+            return query
+        queries = self._by_person(events, people)
+        if person is not None:
+            queries = queries.select(np.array([names.index(person)]))
+        return replace(query, batch=replace(query.batch, queries=queries, fold_in=True), together=person is None)
 
-    def _best(self, queries: Queries, wish: Wish, fold_in: bool) -> Iterator[tuple[Floats, Longs]]:
-        for asked in query_batches(queries, rows_per_tile(len(self.dataset.items), self.device), self.device):
-            values, items = best_of_two_kinds(self._scores(asked.batch, wish, fold_in), self._learned_items, wish.k)
-            yield values.cpu().numpy(), items.cpu().numpy()
+    def _find_people(
+        self, account: str | None, queries: Queries, history: Sequence[str] | None, times: Times | None
+    ) -> tuple[History, People, tuple[str, ...]]:
+        """The newest sessions of the history, the people behind them, those with the most events first, and notes."""
+        events = self._histories.events_of(queries, history, times)
+        if not len(events.items):
+            whose = "the history is empty" if history is not None else f"account {account!r} has no history"
+            raise DataError(f"{whose}, so there is nobody to be found.")
+        row = self._histories.account_index.get(account) if account is not None else None
+        newest = newest_sessions(self.finder.sessions_of(events.items, events.times), ANALYSED_SESSIONS)
+        events = History(events.items[newest], None if events.times is None else events.times[newest])
+        people = by_weight(self.finder.find(events.items, events.times, row=row))
+        return events, people, (_left_out(newest.start),) if newest.start else ()
 
-    @torch.no_grad()
-    def _latent_users(self, queries: Queries) -> tuple[Floats, Floats]:
-        batch = make_batch(queries, self.device)
-        users = self.model.latent_users(self._encoded, batch)
-        return users.ownership[0, :, : int(batch.length[0])].cpu().numpy(), users.weight[0].cpu().numpy()
+    def _by_person(self, events: History, people: People) -> Queries:
+        return self._histories.of_people(events, people.share.argmax(axis=1), people.count)
 
-    @torch.no_grad()
-    def _scores(self, batch: Batch, wish: Wish, fold_in: bool) -> Float[Tensor, "B M"]:
-        """The model's scores, popularity where there is no history, and minus infinity for what may not be listed."""
-        # A model that holds nothing for an account but its embedding needs no other way for a given history.
-        score: Any = self.model.fold_in_scores if fold_in else self.model.scores
-        batch = replace(batch, moment=None)  # asked after all that was ever counted
-        scores = score(self._encoded, batch, Domain("all", 0, len(self.dataset.items)))
-        refuse_not_finite(self.name, scores)
-        scores = torch.where(batch.length[:, None] > 0, scores, self._popularity.to(scores.dtype))
-        scores[:, torch.as_tensor(~wish.listed, device=scores.device)] = -torch.inf
-        if wish.exclude_seen:
-            row, place = torch.nonzero(batch.known, as_tuple=True)
-            scores[row, batch.history[row, place]] = -torch.inf
-        return scores
+    def _list_for_all(self, query: PreparedQuery) -> Recommendations:
+        scores, k = self.scorer.scores(query.batch), query.batch.options.k
+        values, items = top_items_for_all(scores, self.scorer.learned_items, k)
+        return self._list(query.account_id, items.tolist(), values.tolist(), 1, query.notes)
+
+    def _lists(
+        self, batches: Sequence[QueryBatch], names: Sequence[str | None], notes: Sequence[tuple[str, ...]]
+    ) -> Iterator[Recommendations]:
+        """One list for each query of all batches, with its account's name and notes."""
+        sizes = ((batch.options.k, length) for batch in batches for length in batch.lengths.tolist())
+        rows = zip(names, notes, sizes, strict=True)
+        for values, best in self.scorer.top_items(batches):
+            counts = np.isfinite(values).sum(axis=1).tolist()
+            for scores, items, count in zip(values.tolist(), best.tolist(), counts, strict=True):
+                name, own_notes, (k, length) = next(rows)
+                count = min(count, k)
+                yield self._list(name, items[:count], scores[:count], length, own_notes)
+
+    def _list(
+        self, name: str | None, items: list[int], scores: list[float], length: int, notes: Sequence[str]
+    ) -> Recommendations:
+        """One list by item ids, made from a history of this length."""
+        ids = self.dataset.items
+        ranked = enumerate(zip(items, scores, strict=True), start=1)
+        listed = tuple(Recommendation(ids[item], score, rank) for rank, (item, score) in ranked)
+        return Recommendations(name, listed, length == 0, (*notes, *_remarks(length, len(items))))
+
+
+def _remarks(length: int, count: int) -> Iterator[str]:
+    """Notes on a list with `count` items, made from a history of this length."""
+    if length == 0:
+        yield "no history: the most popular items"
+    if count == 0:
+        yield "no item is left to list"
+
+
+def _left_out(events: int) -> str:
+    return f"people are found in the newest {ANALYSED_SESSIONS} sessions: {events:,} older events are left out"

@@ -1,4 +1,4 @@
-"""Files of a folder that somebody else may have written: regular files alone, and never through a link."""
+"""Opens files of an untrusted folder: regular files only, and never through a symbolic link."""
 
 import errno
 import os
@@ -7,28 +7,28 @@ from io import BufferedReader
 from pathlib import Path
 
 from lightgc2n.errors import DataError
-from lightgc2n.recommending.checks import AGAIN
+from lightgc2n.recommending.schema_checks import EXPORT_AGAIN
 
 FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-LINKS = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.ENXIO)  # what systems say of a link or of a socket
+LINKS = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.ENXIO)  # errors of open() for a link or a socket
 LONGEST_TEXT = 2**20
 State = tuple[int, ...]
 
 
-def open_plain(folder: Path, name: str) -> BufferedReader:
-    """Opens a regular file below `folder`; no part of its name may be a link, and a FIFO does not block."""
+def open_regular(folder: Path, name: str) -> BufferedReader:
+    """Open a regular file below `folder`; no part of its name may be a link, and a FIFO does not block."""
     *parents, last = name.split("/")
     try:
         handle = _open_below(folder, parents, last)
     except FileNotFoundError:
-        raise DataError(f"{folder / name}: missing. {AGAIN}") from None
+        raise DataError(f"{folder / name}: missing. {EXPORT_AGAIN}") from None
     except OSError as problem:
         if problem.errno in LINKS:
-            raise _not_plain(folder / name) from None
+            raise _not_regular(folder / name) from None
         raise DataError(f"{folder / name}: cannot be read: {problem.strerror}.") from None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise _not_plain(folder / name)
+        raise _not_regular(folder / name)
     return os.fdopen(handle, "rb")
 
 
@@ -44,9 +44,9 @@ def _open_below(folder: Path, parents: list[str], last: str) -> int:
         os.close(directory)
 
 
-def read_plain(folder: Path, name: str, longest: int = LONGEST_TEXT) -> bytes:
-    """The content of a regular file below `folder` that is not longer than this."""
-    with open_plain(folder, name) as file:
+def read_regular(folder: Path, name: str, longest: int = LONGEST_TEXT) -> bytes:
+    """The content of a regular file below `folder`; raise an error if it is longer than this."""
+    with open_regular(folder, name) as file:
         data = file.read(longest + 1)
     if len(data) > longest:
         raise DataError(f"{folder / name}: damaged: longer than {longest:,} bytes.")
@@ -54,13 +54,13 @@ def read_plain(folder: Path, name: str, longest: int = LONGEST_TEXT) -> bytes:
 
 
 def state_of(file: BufferedReader) -> State:
-    """What changes when another file, or another content, takes the place of an open one."""
-    found = os.fstat(file.fileno())
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    """A value that changes when the file is replaced or rewritten."""
+    status = os.fstat(file.fileno())
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def refuse_links(folder: Path) -> None:
-    """Raises an error when a folder holds anything but regular files and folders, used or not."""
+    """Raise an error if the folder contains anything but regular files and folders."""
     for where, folders, files in os.walk(folder):
         for name in (*folders, *files):
             path = Path(where, name)
@@ -69,10 +69,10 @@ def refuse_links(folder: Path) -> None:
             except FileNotFoundError:
                 continue
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                raise _not_plain(path)
+                raise _not_regular(path)
 
 
-def _not_plain(path: Path) -> DataError:
+def _not_regular(path: Path) -> DataError:
     return DataError(
         f"{path}: a link, or no regular file: everything in a bundle must be a regular file. "
         f"Copy the file itself there (cp -L); the bundle folder may be a link."

@@ -1,4 +1,4 @@
-"""What items are called: a file with an id, a tab and a title on each line."""
+"""Reads item titles from a file with an id, a tab and a title on each line."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from lightgc2n.errors import DataError
 
 
 def read_titles(path: Path) -> dict[str, str]:
-    """The titles by item id; of an id that stands there twice the last."""
+    """The titles by item id; the last one of a repeated id."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:

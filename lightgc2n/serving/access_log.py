@@ -1,4 +1,4 @@
-"""Every answer is counted, timed, logged and sent with headers that keep browsers careful."""
+"""The outermost middleware: counts, times and logs every response, and adds security headers."""
 
 import time
 from typing import Any
@@ -8,15 +8,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lightgc2n.serving.errors import RefusedError, out_of_resources
 from lightgc2n.serving.logs import log, log_problem
 from lightgc2n.serving.request_ids import HEADER, id_for, request_id
-from lightgc2n.serving.service import GONE, Service
+from lightgc2n.serving.service import CLIENT_GONE, Service
 
 METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"})
 Headers = tuple[tuple[bytes, bytes], ...]
 
-ALWAYS: Headers = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"))
-ANSWER: Headers = (*ALWAYS, (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"))
-PAGE: Headers = (
-    *ALWAYS,
+ALL_HEADERS: Headers = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"))
+API_HEADERS: Headers = (*ALL_HEADERS, (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"))
+PAGE_HEADERS: Headers = (
+    *ALL_HEADERS,
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (
@@ -26,9 +26,9 @@ PAGE: Headers = (
         b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
 )
-# One file with its styles and pictures inside; it may be shown inside the page, and may run nothing.
-REPORT: Headers = (
-    *ALWAYS,
+# A self-contained file; the page may show it in a frame, and it may not run scripts.
+REPORT_HEADERS: Headers = (
+    *ALL_HEADERS,
     (b"referrer-policy", b"no-referrer"),
     (
         b"content-security-policy",
@@ -37,8 +37,8 @@ REPORT: Headers = (
 )
 
 
-class Observer:
-    """Stands around everything else, so that nothing leaves unseen."""
+class AccessLogMiddleware:
+    """Logs every request and converts unexpected errors into error responses."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
@@ -48,10 +48,10 @@ class Observer:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status, sent = time.perf_counter(), GONE, 0
+        started, status, sent = time.perf_counter(), CLIENT_GONE, 0
         request_id.set(id_for(scope["headers"]))
         inner = scope
-        if scope["method"] == "HEAD":  # the same as GET; the web server leaves the body out
+        if scope["method"] == "HEAD":  # handled as GET; the web server omits the body
             inner = {**scope, "method": "GET", "head": True}
 
         async def observed(message: Message) -> None:
@@ -66,36 +66,36 @@ class Observer:
         try:
             await self._app(inner, receive, observed)
         except Exception as problem:
-            log_problem(problem, self._log_ids, request_id=request_id.get(), **self._asked(scope))
-            if status != GONE:
-                raise  # half an answer is out: the connection is cut, so that nobody takes it for a whole one
-            mistake = out_of_resources(problem) or RefusedError(
-                500, "internal", "this should not happen, and it has been logged."
+            log_problem(problem, self._log_ids, request_id=request_id.get(), **self._ids(scope))
+            if status != CLIENT_GONE:
+                raise  # part of the response is sent: abort the connection, so that it is not taken for complete
+            error = out_of_resources(problem) or RefusedError(
+                500, "internal", "an internal error, which has been logged."
             )
-            await mistake.response()(scope, receive, observed)
+            await error.response()(scope, receive, observed)
         finally:
-            self._note(scope["method"], inner, status, sent, time.perf_counter() - started)
+            self._log_request(scope["method"], inner, status, sent, time.perf_counter() - started)
 
     def _add_headers(self, path: str, message: Message) -> None:
         headers = message["headers"]
         if path == "/" or path.startswith(("/page/", "/ort/")):
-            headers += PAGE
+            headers += PAGE_HEADERS
         elif path == "/report":
-            headers += REPORT
+            headers += REPORT_HEADERS
         else:
-            headers += ANSWER
+            headers += API_HEADERS
         if not any(name == b"cache-control" for name, _ in headers):
             headers.append((b"cache-control", b"no-store"))
         headers.append((HEADER, request_id.get().encode()))
         if self._service.draining:
             headers.append((b"connection", b"close"))
 
-    def _note(self, asked: str, scope: Scope, status: int, sent: int, seconds: float) -> None:
-        method = asked if asked in METHODS else "other"
+    def _log_request(self, requested: str, scope: Scope, status: int, sent: int, seconds: float) -> None:
+        method = requested if requested in METHODS else "other"
         route = getattr(scope.get("route"), "path_format", "other")
         try:
             self._metrics.count_request(method, route, status, seconds)
-        except OSError as problem:  # workers add up in files; the answer counts more than its count
+        except OSError as problem:  # a shared metrics file failed; the response matters more
             log_problem(problem, self._log_ids)
         facts: dict[str, Any] = {
             "method": method,
@@ -105,8 +105,8 @@ class Observer:
             "bytes": sent,
             "request_id": request_id.get(),
         }
-        log("request", **facts, **self._asked(scope))
+        log("request", **facts, **self._ids(scope))
 
-    def _asked(self, scope: Scope) -> dict[str, Any]:
-        """What names somebody; logged only where that was asked for."""
+    def _ids(self, scope: Scope) -> dict[str, Any]:
+        """Fields with ids, which are logged only with --log-ids."""
         return {"path": scope["path"], **scope.get("ids", {})} if self._log_ids else {}

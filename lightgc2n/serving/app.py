@@ -1,4 +1,4 @@
-"""The whole service as one ASGI application."""
+"""The ASGI application of the service."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,33 +9,33 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
 from lightgc2n import __version__
-from lightgc2n.serving.access_log import Observer
-from lightgc2n.serving.errors import add_handlers
-from lightgc2n.serving.limits import Guard
-from lightgc2n.serving.routes_accounts import add_accounts
-from lightgc2n.serving.routes_health import add_upkeep
-from lightgc2n.serving.routes_lists import add_lists
+from lightgc2n.serving.access_log import AccessLogMiddleware
+from lightgc2n.serving.errors import add_error_handlers
+from lightgc2n.serving.limits import LimitsMiddleware
+from lightgc2n.serving.routes_accounts import add_account_routes
+from lightgc2n.serving.routes_health import add_health_routes
+from lightgc2n.serving.routes_lists import add_list_routes
 from lightgc2n.serving.schemas import ProblemBody
 from lightgc2n.serving.service import Service
-from lightgc2n.serving.static_files import add_files
+from lightgc2n.serving.static_files import add_file_routes
 
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ProblemBody, "description": "It cannot be answered: the message says why."},
-    401: {"model": ProblemBody, "description": "A key is needed."},
-    404: {"model": ProblemBody, "description": "An account, an item or a file is not known here."},
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ProblemBody, "description": "The request cannot be answered; the message says why."},
+    401: {"model": ProblemBody, "description": "An API key is needed."},
+    404: {"model": ProblemBody, "description": "The account, item or file is unknown."},
     405: {"model": ProblemBody, "description": "The route has no such method."},
     408: {"model": ProblemBody, "description": "The request took too long to arrive."},
     413: {"model": ProblemBody, "description": "The body is too large."},
-    421: {"model": ProblemBody, "description": "The service is called by a name that it does not answer to."},
-    422: {"model": ProblemBody, "description": "The request is not of the expected form, or asks for too much."},
-    429: {"model": ProblemBody, "description": "Too many requests at once; ask again in a moment."},
-    500: {"model": ProblemBody, "description": "A mistake of the service, which has logged it."},
-    503: {"model": ProblemBody, "description": "No answer in time, or the service is about to end."},
+    421: {"model": ProblemBody, "description": "The Host header names another service."},
+    422: {"model": ProblemBody, "description": "The request is not of the expected form, or exceeds a limit."},
+    429: {"model": ProblemBody, "description": "Too many requests at once; retry in a moment."},
+    500: {"model": ProblemBody, "description": "An internal error, which has been logged."},
+    503: {"model": ProblemBody, "description": "No response in time, or the service is shutting down."},
 }
 
 
 def create_app(service: Service) -> FastAPI:
-    """The application; it watches the bundle as long as it runs."""
+    """Create the application; it watches the bundle while it runs."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -51,16 +51,16 @@ def create_app(service: Service) -> FastAPI:
         version=__version__,
         description="Recommendations for accounts that several people share.",
         lifespan=lifespan,
-        docs_url=None,  # they would load scripts from elsewhere
+        docs_url=None,  # they load scripts from a CDN
         redoc_url=None,
         redirect_slashes=False,
-        responses=REFUSALS,
+        responses=ERRORS,
     )
-    for add in (add_lists, add_accounts, add_upkeep, add_files):
+    for add in (add_list_routes, add_account_routes, add_health_routes, add_file_routes):
         add(app, service)
-    add_handlers(app)
-    # From the inside out.
-    app.add_middleware(Guard, service=service)
+    add_error_handlers(app)
+    # The last one added is the outermost.
+    app.add_middleware(LimitsMiddleware, service=service)
     if service.settings.cors:
         app.add_middleware(
             CORSMiddleware,
@@ -69,14 +69,14 @@ def create_app(service: Service) -> FastAPI:
             allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-Id"],
             expose_headers=["X-Request-Id", "Retry-After"],
         )
-    app.add_middleware(Observer, service=service)
+    app.add_middleware(AccessLogMiddleware, service=service)
     if service.settings.key_digests:
-        _tell_of_keys(app)
+        _document_keys(app)
     return app
 
 
-def _tell_of_keys(app: FastAPI) -> None:
-    """Lets the OpenAPI document say that a key is needed."""
+def _document_keys(app: FastAPI) -> None:
+    """Declare in the OpenAPI document that a key is needed."""
     plain = app.openapi
 
     def with_keys() -> dict[str, Any]:

@@ -1,6 +1,4 @@
-"""Slow work on a few threads: clients take turns, none may wait with more than a few requests, and what nobody waits
-for is not done.
-"""
+"""A thread pool for slow work: clients take turns, the queue of each client is short, and abandoned work is skipped."""
 
 import asyncio
 import threading
@@ -17,12 +15,12 @@ Result = TypeVar("Result")
 
 
 class AbandonedError(Exception):
-    """Nobody waits for the work any more."""
+    """The client of the work has gone."""
 
 
 @dataclass(eq=False)
 class Job(Generic[Result]):
-    """Work that waits or runs."""
+    """Work that is queued or running."""
 
     client: str
     work: "Callable[[Check], Result]"
@@ -30,7 +28,7 @@ class Job(Generic[Result]):
     abandoned: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """Stop the work, from inside, if nobody waits for it."""
+        """Raise AbandonedError if the client has gone; the work calls this between its steps."""
         if self.abandoned.is_set():
             raise AbandonedError
 
@@ -43,19 +41,20 @@ Check = Callable[[], None]
 
 
 class FairPool:
-    """Runs work of many clients.
+    """Runs the work of many clients in turn.
 
     Args:
-        most_waiting: jobs that may wait. Beyond it a job of the client with most of them is refused.
-        most_of_one: jobs of one client that may wait or run.
+        most_waiting: the most queued jobs; beyond it, a job of the client with the longest queue gets an error.
+        most_per_client: the most queued and running jobs of one client.
     """
 
-    def __init__(self, name: str, threads: int, most_waiting: int, most_of_one: int) -> None:
-        self._most_waiting, self._most_of_one, self._threads = most_waiting, most_of_one, threads
-        self._waiting: OrderedDict[str, deque[Job[Any]]] = OrderedDict()  # by client, whose turn it is first
+    def __init__(self, name: str, threads: int, most_waiting: int, most_per_client: int) -> None:
+        self._most_waiting, self._most_per_client, self._threads = most_waiting, most_per_client, threads
+        self._waiting: OrderedDict[str, deque[Job[Any]]] = OrderedDict()  # queues by client, the next turn first
         self._running: list[Job[Any]] = []
         self._pool = ThreadPoolExecutor(threads, name)
-        for started in [self._pool.submit(int) for _ in range(threads)]:  # a thread may not be had later
+        # Start the threads now: later the system may refuse to.
+        for started in [self._pool.submit(int) for _ in range(threads)]:
             started.result()
 
     @property
@@ -66,70 +65,64 @@ class FairPool:
     def running(self) -> int:
         return len(self._running)
 
-    async def run(self, client: str, work: Callable[[Check], Result]) -> Result:
-        """The result of the work; when the caller is cancelled, so is the work.
+    def start(self, client: str, work: Callable[[Check], Result]) -> Job[Result]:
+        """Queue the work and return its job; raise an error if the client has too many jobs.
 
         Args:
-            work: is given a function to call between its steps, which stops it once nobody waits.
+            work: receives a function to call between its steps, which raises once the job is stopped.
         """
-        job = self.start(client, work)
-        try:
-            return await job.result
-        finally:
-            self.stop(job)
-
-    def start(self, client: str, work: Callable[[Check], Result]) -> Job[Result]:
-        """The job that does the work, or an error when its client has too many."""
         job = Job(client, work, asyncio.get_running_loop().create_future())
-        self._take(job)
-        self._go_on()
+        self._enqueue(job)
+        self._start_next_jobs()
         return job
 
     def stop(self, job: Job[Any]) -> None:
-        """Give up a job that nobody waits for; one that is done stays so."""
+        """Abandon a job; a finished one is not changed."""
         job.abandoned.set()
-        self._forget(job)
+        self._remove(job)
         if not job.result.cancel() and not job.result.cancelled():
-            job.result.exception()  # it is known now, also where nobody has looked at it
+            job.result.exception()  # mark the exception as retrieved, or asyncio logs it
 
     def close(self) -> None:
         for job in [*self._running, *(job for jobs in self._waiting.values() for job in jobs)]:
             job.abandoned.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _take(self, job: Job[Any]) -> None:
+    def _enqueue(self, job: Job[Any]) -> None:
         own = self._waiting.get(job.client, deque())
-        if len(own) + sum(one.client == job.client for one in self._running) >= self._most_of_one:
-            raise busy(f"{self._most_of_one:,} such requests of yours wait already; ask again in a moment.")
+        if len(own) + sum(one.client == job.client for one in self._running) >= self._most_per_client:
+            raise busy(f"{self._most_per_client:,} such requests of yours wait already; retry in a moment.")
         if self.waiting >= self._most_waiting:
             longest = max(self._waiting.values(), key=len)
             if len(longest) <= len(own) + 1:
-                raise busy(f"{self.waiting:,} such requests wait already; ask again in a moment.")
+                raise busy(f"{self.waiting:,} such requests wait already; retry in a moment.")
             last = longest.pop()
-            if not last.result.done():  # its caller may have gone in this very moment
-                last.result.set_exception(busy("others wait too, and you have asked most; ask again in a moment."))
+            if not last.result.done():  # its caller may have just gone
+                last.result.set_exception(
+                    busy("the queue is full and you have the most requests in it; retry in a moment.")
+                )
         self._waiting.setdefault(job.client, own).append(job)
 
-    def _forget(self, job: Job[Any]) -> None:
+    def _remove(self, job: Job[Any]) -> None:
         jobs = self._waiting.get(job.client)
         if jobs is not None and job in jobs:
             jobs.remove(job)
         if not jobs:
             self._waiting.pop(job.client, None)
 
-    def _go_on(self) -> None:
+    def _start_next_jobs(self) -> None:
         while self._waiting and len(self._running) < self._threads:
             client, jobs = self._waiting.popitem(last=False)
             if not jobs:
                 continue
             job = jobs.popleft()
             if jobs:
-                self._waiting[client] = jobs  # behind all others
+                self._waiting[client] = jobs  # to the end of the turns
             self._running.append(job)
             done = asyncio.get_running_loop().run_in_executor(self._pool, job.run)
-            done.add_done_callback(partial(self._give, job))
+            done.add_done_callback(partial(self._finish, job))
 
-    def _give(self, job: Job[Any], done: "asyncio.Future[Any]") -> None:
+    def _finish(self, job: Job[Any], done: "asyncio.Future[Any]") -> None:
         self._running.remove(job)
         problem = None if done.cancelled() else done.exception()
         if not job.result.done():
@@ -139,4 +132,4 @@ class FairPool:
                 job.result.set_exception(problem)
             else:
                 job.result.set_result(done.result())
-        self._go_on()
+        self._start_next_jobs()

@@ -1,4 +1,4 @@
-"""What the recommender found, as the JSON of the service."""
+"""The recommender's results as JSON."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,30 +6,29 @@ from typing import Any
 from fastapi.responses import Response
 from pydantic_core import to_json
 
-from lightgc2n.recommending.answers import Recommendations
-from lightgc2n.recommending.people import AccountPeople
-from lightgc2n.serving.live_bundle import Served
+from lightgc2n.recommending.results import AccountPeople, Recommendations
+from lightgc2n.serving.live_bundle import ServedBundle
 
 Titles = Mapping[str, str]
 
 
-def json_response(found: Any) -> Response:
-    """The answer as it is: it was made here, and is not checked again."""
-    return Response(to_json(found), media_type="application/json")
+def json_response(answer: Any) -> Response:
+    """A JSON response, without validation: the content was made here."""
+    return Response(to_json(answer), media_type="application/json")
 
 
-def list_json(found: Recommendations, served: Served) -> dict[str, Any]:
+def list_json(answer: Recommendations, served: ServedBundle) -> dict[str, Any]:
     """One list. Items without a title have no such field."""
     titles = served.titles
     if titles:
-        items = [{**named(item, titles), "score": score, "rank": rank} for item, score, rank in found.items]
+        items = [{**named(item, titles), "score": score, "rank": rank} for item, score, rank in answer.items]
     else:
-        items = [{"item": item, "score": score, "rank": rank} for item, score, rank in found.items]
+        items = [{"item": item, "score": score, "rank": rank} for item, score, rank in answer.items]
     return {
-        "account": found.account_id,
+        "account": answer.account_id,
         "items": items,
-        "fallback": found.fallback,
-        "notes": list(found.notes),
+        "fallback": answer.fallback,
+        "notes": list(answer.notes),
         "model": served.checksum,
     }
 
@@ -39,14 +38,14 @@ def named(item: str, titles: Titles) -> dict[str, str]:
     return {"item": item} if title is None else {"item": item, "title": title}
 
 
-def people_json(found: AccountPeople, served: Served) -> dict[str, Any]:
+def people_json(answer: AccountPeople, served: ServedBundle) -> dict[str, Any]:
     """The people behind an account."""
     titles = served.titles
     return {
-        "account": found.account_id,
-        "count": found.count,
-        "confidence": found.confidence,
-        "chances": found.chances,
+        "account": answer.account_id,
+        "count": answer.count,
+        "confidence": answer.confidence,
+        "chances": answer.chances,
         "events": [
             {
                 **named(event.item_id, titles),
@@ -55,7 +54,7 @@ def people_json(found: AccountPeople, served: Served) -> dict[str, Any]:
                 "probability": event.probability,
                 "shares": event.shares,
             }
-            for event in found.events
+            for event in answer.events
         ],
         "people": [
             {
@@ -68,10 +67,10 @@ def people_json(found: AccountPeople, served: Served) -> dict[str, Any]:
                 "active": person.active,
                 "next": list_json(person.next, served),
             }
-            for person in found.people
+            for person in answer.people
         ],
-        "together": None if found.together is None else list_json(found.together, served),
-        "account_list": list_json(found.whole, served),
-        "sessions": found.sessions,
-        "notes": list(found.notes),
+        "together": None if answer.together is None else list_json(answer.together, served),
+        "account_list": list_json(answer.whole, served),
+        "sessions": answer.sessions,
+        "notes": list(answer.notes),
     }

@@ -1,7 +1,8 @@
-"""Who may ask, how much, and for how long: settled before a request reaches its route."""
+"""Middleware that checks keys, host names, body sizes, memory and time before a request reaches its route."""
 
 import asyncio
 import ipaddress
+import re
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from hmac import compare_digest
@@ -10,30 +11,32 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lightgc2n.serving.connections import client_of
 from lightgc2n.serving.errors import RefusedError, busy, out_of_resources, unavailable
-from lightgc2n.serving.json_size import refuse_shape
 from lightgc2n.serving.logs import log_problem
-from lightgc2n.serving.request_memory import BODY_TIMES, Hold, no_room
-from lightgc2n.serving.schemas import limits_now
+from lightgc2n.serving.request_memory import BYTES_PER_BODY_BYTE, Reservation, no_room
+from lightgc2n.serving.schemas import current_limits
 from lightgc2n.serving.service import Service
-from lightgc2n.serving.settings import ServiceSettings, digest, is_loopback
+from lightgc2n.serving.settings import MOST_QUERIES, ServiceSettings, digest, is_loopback
 
-# What holds nobody's data: the page, the runtime for browsers, what probes ask, what the API looks like.
-OPEN = frozenset({"/", "/report", "/healthz", "/readyz", "/openapi.json", "/favicon.ico"})
-OPEN_FOLDERS = ("/page/", "/ort/")
+# Paths without personal data, which need no key: the page, its runtime, health probes, the API schema.
+PUBLIC_PATHS = frozenset({"/", "/report", "/healthz", "/readyz", "/openapi.json", "/favicon.ico"})
+PUBLIC_FOLDERS = ("/page/", "/ort/")
 FILE_FOLDERS = ("/page/", "/ort/", "/device/")
-LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
-LARGE = 2**16  # bytes of an answer that are handed on at once; the rest waits until the client has taken them
-DISCARDED = 8  # times the largest body that is read and thrown away, so that the client hears the answer
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+PART_BYTES = 2**16  # of a response that are sent at once; the rest waits until the client has read them
+DISCARDED_TIMES = 8  # times the largest body: read and discarded, so that the client can read the error response
+UNCHECKED_BYTES = 2**15  # of a body whose values are not counted
+MOST_NESTED = 8 * MOST_QUERIES  # lists and objects; a query has at most five
+STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 Headers = dict[bytes, bytes]
 
 
-class Guard:
-    """Lets requests through that may pass, with their bodies read."""
+class LimitsMiddleware:
+    """Reads the bodies of requests and passes on those within the limits."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
         self._limits, self._settings = service.limits, service.settings
-        self._is_known = lru_cache(256)(partial(_is_known, service.settings))
+        self._is_allowed_host = lru_cache(256)(partial(_is_allowed_host, service.settings))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -44,9 +47,9 @@ class Guard:
         except RefusedError as refusal:
             await refusal.response()(scope, receive, send)
             return
-        limits_now.set(self._limits)
-        scope["hold"] = hold = self._service.memory.hold(scope["client_name"])
-        answer = Answer(self._service, hold, send)
+        current_limits.set(self._limits)
+        scope["reservation"] = reservation = self._service.memory.reserve(scope["client_name"])
+        answer = ResponseSender(self._service, reservation, send)
         try:
             await self._answer(scope, receive, answer)
         except RefusedError as refusal:
@@ -55,43 +58,43 @@ class Guard:
             exhausted = None if answer.begun else out_of_resources(problem)
             if exhausted is None:
                 raise
-            log_problem(problem, with_words=False)
+            log_problem(problem, with_message=False)
             await exhausted.response()(scope, receive, send)
         finally:
             answer.end_work()
-            hold.release()
+            reservation.release()
 
     def _admit(self, scope: Scope) -> str:
-        """The name of the client that asks, if it may; with keys each of them is a client."""
+        """Return the client's name, its key or its address; raise an error if the request is not allowed."""
         headers = dict(scope["headers"])
         if b"transfer-encoding" in headers and (b"content-length" in headers or scope["http_version"] == "1.0"):
-            # Two readers could disagree where this request ends and the next one begins.
-            message = "Transfer-Encoding goes with neither Content-Length nor HTTP/1.0: leave one of them out."
+            # Request smuggling: two servers could disagree on where this request ends.
+            message = "Transfer-Encoding cannot be combined with Content-Length or HTTP/1.0: remove one of them."
             raise RefusedError(400, "bad_request", message, headers={"Connection": "close"})
-        if self._settings.checks_host and not self._is_known(headers.get(b"host", b"")):
-            message = "this service is not known by that name; start it with --allow-host NAME to change that."
+        if self._settings.checks_host and not self._is_allowed_host(headers.get(b"host", b"")):
+            message = "the Host header names another service; start this one with --allow-host NAME to accept it."
             raise RefusedError(421, "unknown_host", message)
         keys, path = self._settings.key_digests, scope["path"]
         key = _key(headers, keys)
-        if keys and key is None and path not in OPEN and not path.startswith(OPEN_FOLDERS):
+        if keys and key is None and path not in PUBLIC_PATHS and not path.startswith(PUBLIC_FOLDERS):
             raise RefusedError(
                 401, "no_key", "a key is needed: Authorization: Bearer KEY.", (), {"WWW-Authenticate": "Bearer"}
             )
         return client_of(scope["client"][0]) if key is None else key.hex()
 
-    async def _answer(self, scope: Scope, receive: Receive, answer: "Answer") -> None:
-        """Reads the body and runs the route, with one limit of time until the answer begins."""
+    async def _answer(self, scope: Scope, receive: Receive, answer: "ResponseSender") -> None:
+        """Read the body and run the route, with a timeout until the response starts."""
         seconds, path, body = self._limits.seconds, scope["path"], None
         try:
             async with asyncio.timeout(seconds) as limit:
                 answer.limit = limit
-                body = await _body(receive, self._limits.max_body, scope["hold"])
+                body = await _body(receive, self._limits.max_body, scope["reservation"])
                 if body is None:
-                    return  # the client is gone
+                    return  # the client has disconnected
                 if path in ("/", "/report") or path.startswith(FILE_FOLDERS):
-                    limit.reschedule(None)  # a large file may take its time
-                refuse_shape(body, self._limits.max_values)
-                if path not in OPEN:
+                    limit.reschedule(None)  # no timeout: a large file may take long
+                refuse_too_many_values(body, self._limits.max_values)
+                if path not in PUBLIC_PATHS:
                     answer.begin_work(self._limits.max_requests)
                 await self._app(scope, _replayed(body, receive), answer.send)
                 if answer.refusal is not None:
@@ -99,33 +102,33 @@ class Guard:
         except TimeoutError:
             if answer.begun:
                 raise
-            raise _too_slow(body is not None, seconds) from None
+            raise _timeout(body is not None, seconds) from None
 
 
-class Answer:
-    """The answer to one request, on its way out: begun when its first part is there, and sent in parts.
+class ResponseSender:
+    """Sends the response to one request in parts.
 
-    A request counts as work until its answer begins: who takes an answer slowly keeps nobody else from asking.
+    A request counts as being worked on until its response starts: a slow reader does not block others.
     """
 
-    def __init__(self, service: Service, hold: Hold, send: Send) -> None:
-        self._service, self._hold, self._send = service, hold, send
+    def __init__(self, service: Service, reservation: Reservation, send: Send) -> None:
+        self._service, self._reservation, self._send = service, reservation, send
         self._start: Message | None = None
-        self._works = False
+        self._counted = False
         self.begun = False
         self.limit: asyncio.Timeout | None = None
-        self.refusal: RefusedError | None = None  # in place of an answer that there is no room for
+        self.refusal: RefusedError | None = None  # replaces a response that does not fit into memory
 
     def begin_work(self, most: int) -> None:
         if self._service.working >= most:
-            raise busy(f"{self._service.working:,} requests are being worked on; ask again in a moment.")
-        self._works = True
+            raise busy(f"{self._service.working:,} requests are being worked on; retry in a moment.")
+        self._counted = True
         self._service.working += 1
         self._service.metrics.working.inc()
 
     def end_work(self) -> None:
-        if self._works:
-            self._works = False
+        if self._counted:
+            self._counted = False
             self._service.working -= 1
             self._service.metrics.working.dec()
 
@@ -143,8 +146,8 @@ class Answer:
             await self._send({**message, "body": part, "more_body": more or message.get("more_body", False)})
 
     def _begin(self, size: int) -> bool:
-        """Ends the work and the limit of time; false if the answer is too large for what is left of memory."""
-        if self.refusal is not None or (size > LARGE and not self._hold.grow_to(size)):
+        """End the work and its timeout; return False if the response does not fit into the memory limit."""
+        if self.refusal is not None or (size > PART_BYTES and not self._reservation.grow_to(size)):
             self.refusal = self.refusal or no_room()
             return False
         self.begun = True
@@ -155,16 +158,16 @@ class Answer:
 
 
 def _parts(body: bytes) -> Iterator[tuple[bytes, bool]]:
-    """A body in parts, each with whether there is another."""
-    if len(body) <= LARGE:
+    """The parts of a body, each with whether another follows."""
+    if len(body) <= PART_BYTES:
         yield body, False
         return
-    for first in range(0, len(body), LARGE):
-        yield body[first : first + LARGE], first + LARGE < len(body)
+    for first in range(0, len(body), PART_BYTES):
+        yield body[first : first + PART_BYTES], first + PART_BYTES < len(body)
 
 
-async def _body(receive: Receive, most: int, hold: Hold) -> bytes | None:
-    """The whole body; none if the client went away before its end."""
+async def _body(receive: Receive, most: int, reservation: Reservation) -> bytes | None:
+    """The whole body; None if the client disconnected before its end."""
     parts, size = [], 0
     while True:
         message = await receive()
@@ -172,16 +175,35 @@ async def _body(receive: Receive, most: int, hold: Hold) -> bytes | None:
             return None
         size += len(message["body"])
         if size <= most:
-            hold.need(size)
+            reservation.need(size)
             parts.append(message["body"])
-        if size > DISCARDED * most or (size > most and not message["more_body"]):
+        if size > DISCARDED_TIMES * most or (size > most and not message["more_body"]):
             raise RefusedError(413, "too_large", f"a body has at most {most:,} bytes.")
         if not message["more_body"]:
-            hold.need(BODY_TIMES * size)
+            reservation.need(BYTES_PER_BODY_BYTE * size)
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _too_slow(arrived: bool, seconds: float) -> RefusedError:
+def refuse_too_many_values(body: bytes, most_values: int) -> None:
+    """Raise an error if a body has more values, lists or objects than any valid request.
+
+    Parsing 2 MB of brackets blocks the event loop for 100 ms; counting delimiters takes 1 ms.
+    """
+    if len(body) <= UNCHECKED_BYTES or _fits(body, most_values):
+        return
+    quotes, escapes = body.count(b'"'), body.count(b"\\")
+    if quotes <= 2 * most_values + escapes and escapes <= most_values and _fits(STRING.sub(b"", body), most_values):
+        return  # the delimiters are inside strings
+    raise RefusedError(
+        422, "too_many_values", f"a body has at most {most_values:,} values, and {MOST_NESTED:,} lists and objects."
+    )
+
+
+def _fits(body: bytes, most_values: int) -> bool:
+    return body.count(b",") + body.count(b":") <= most_values and body.count(b"[") + body.count(b"{") <= MOST_NESTED
+
+
+def _timeout(arrived: bool, seconds: float) -> RefusedError:
     if arrived:
         return unavailable("too_slow", f"no answer within {seconds:g} s.")
     message = f"the request did not arrive within {seconds:g} s."
@@ -189,7 +211,7 @@ def _too_slow(arrived: bool, seconds: float) -> RefusedError:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """What the route reads: the body in one piece, then whatever the client does."""
+    """A `receive` that returns the body in one piece, then the messages of the client."""
     given = False
 
     async def replay() -> Message:
@@ -203,22 +225,23 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _key(headers: Headers, keys: tuple[bytes, ...]) -> bytes | None:
-    """The digest of the key that was given, if it is one of the keys; how long it takes to find out tells nothing."""
+    """The digest of the request's key if it is valid; compared in constant time."""
     if not keys:
         return None
     scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     given = token.strip() if scheme.lower() == "bearer" else headers.get(b"x-api-key", b"").decode("latin-1")
-    found = digest(given)
-    return found if sum(compare_digest(found, key) for key in keys) > 0 else None
+    given_digest = digest(given)
+    return given_digest if sum(compare_digest(given_digest, key) for key in keys) > 0 else None
 
 
-def _is_known(settings: ServiceSettings, host: bytes) -> bool:
-    """Whether a request may call the service so: by a local name, by its own, or, from elsewhere, by an address."""
+def _is_allowed_host(settings: ServiceSettings, host: bytes) -> bool:
+    """Whether the Host header is allowed: a local name, the service's own, or, if it is not on loopback, an address."""
     name, colon, port = host.decode("latin-1").rpartition(":")
     bare = (name if colon and port.isdigit() else host.decode("latin-1")).lower()
-    if "*" in settings.allow_hosts or bare in {*LOCAL, settings.host.lower(), *map(str.lower, settings.allow_hosts)}:
+    allowed = {*LOCAL_NAMES, settings.host.lower(), *map(str.lower, settings.allow_hosts)}
+    if "*" in allowed or bare in allowed:
         return True
-    return not is_loopback(settings.host) and _is_address(bare)  # no website can make an address its own
+    return not is_loopback(settings.host) and _is_address(bare)  # DNS rebinding needs a name, not an address
 
 
 def _is_address(text: str) -> bool:

@@ -1,7 +1,7 @@
-"""Lines that a thread writes to stderr, so that a reader who does not read holds up nobody.
+"""A background thread that writes log lines to stderr, so that a blocked stderr never delays a request.
 
-Lines wait in a queue of bounded size. When it is full, further lines are dropped and counted; a line tells how many as
-soon as there is a reader again.
+The queue is bounded. When it is full, lines are dropped and counted; the count is logged when stderr accepts lines
+again.
 """
 
 import os
@@ -12,18 +12,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-MOST_BYTES = 4 * 2**20  # that may wait
-AT_ONCE = 2**16
-RESTING_SECONDS = 0.1  # after a write that failed
+MOST_BYTES = 4 * 2**20  # of queued lines
+WRITTEN_AT_ONCE = 2**16
+RESTING_SECONDS = 0.1  # after a failed write
 
 
 class LineWriter:
-    """Writes lines in their order, from a thread of its own.
+    """Writes lines in order from its own thread.
 
     Args:
-        write: writes bytes, for as long as that takes.
-        lost: makes the line that tells how many lines were dropped.
-        dropped: is called for each line that is dropped.
+        write: writes bytes; may block.
+        lost: formats the line that reports how many lines were dropped.
+        dropped: called for each dropped line.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class LineWriter:
     ) -> None:
         self._write, self._lost, self.dropped, self._most_bytes = write, lost, dropped, most_bytes
         self._lines: deque[bytes] = deque()
-        self._bytes, self._untold = 0, 0  # that wait or are being written; lines dropped and not told of
+        self._bytes, self._unreported = 0, 0  # bytes queued or being written; dropped lines not yet reported
         self._changed = threading.Condition()
         threading.Thread(target=self._run, name="logs", daemon=True).start()
 
@@ -47,11 +47,11 @@ class LineWriter:
                 self._bytes += len(line)
                 self._changed.notify_all()
                 return
-            self._untold += 1
+            self._unreported += 1
         self.dropped()
 
     def flush(self, seconds: float) -> bool:
-        """Wait until everything is written, but no longer than this; returns whether it is."""
+        """Wait until everything is written, at most this long; return whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._bytes, seconds)
 
@@ -63,16 +63,16 @@ class LineWriter:
             written = self._try(b"".join(lines))
             with self._changed:
                 self._bytes -= sum(map(len, lines))
-                self._untold += 0 if written else len(lines)
-                untold, self._untold = self._untold, 0
+                self._unreported += 0 if written else len(lines)
+                unreported, self._unreported = self._unreported, 0
                 self._changed.notify_all()
-            if untold and not self._try(self._lost(untold)):
+            if unreported and not self._try(self._lost(unreported)):
                 with self._changed:
-                    self._untold += untold
+                    self._unreported += unreported
 
     def _next_lines(self) -> list[bytes]:
         lines, size = [], 0
-        while self._lines and size < AT_ONCE:
+        while self._lines and size < WRITTEN_AT_ONCE:
             lines.append(self._lines.popleft())
             size += len(lines[-1])
         return lines
@@ -80,14 +80,14 @@ class LineWriter:
     def _try(self, data: bytes) -> bool:
         try:
             self._write(data)
-        except OSError:  # the disk is full, or the reader is gone
+        except OSError:  # the disk is full, or the pipe is closed
             time.sleep(RESTING_SECONDS)
             return False
         return True
 
 
 def to_stderr(data: bytes) -> None:
-    """Write all bytes to stderr. The buffers of `sys.stderr` are passed by: who exits would wait for their lock."""
+    """Write all bytes to stderr, bypassing the buffer of `sys.stderr`: its lock could block the exit of the process."""
     stream = sys.stderr
     if stream is not sys.__stderr__ or stream is None:
         if stream is not None:

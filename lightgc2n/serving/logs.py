@@ -1,4 +1,4 @@
-"""Logs as lines of JSON on stderr: what happened, never to whom, unless somebody asked for that."""
+"""JSON log lines on stderr; ids of accounts and items appear only with --log-ids."""
 
 import json
 import logging
@@ -12,49 +12,50 @@ from typing import Any
 
 from lightgc2n.serving.log_writer import LineWriter, to_stderr
 
-FRAMES = 8  # of a traceback, the innermost
-REPEAT_SECONDS, MOST_KINDS = 1.0, 1000  # between two lines of one problem; problems that are remembered
-FLUSH_SECONDS = 1.0  # that the end of the process waits for a reader
+FRAMES = 8  # innermost frames of a traceback that are logged
+REPEAT_SECONDS, MOST_KINDS = 1.0, 1000  # between two lines of one error; errors that are remembered
+FLUSH_SECONDS = 1.0  # that the process waits for the log at its end
 LIBRARIES = ("uvicorn", "asyncio", "concurrent.futures")
 
-_writer: LineWriter | None = None  # none: lines are written at once, by whoever logs
+_writer: LineWriter | None = None  # None: lines are written synchronously
 
 
-class Repeats:
-    """Lets a line about the same problem pass once a second, and counts the others."""
+class RepeatFilter:
+    """Passes one line per second about the same error, and counts the others."""
 
     def __init__(self) -> None:
-        self._kinds: OrderedDict[Any, tuple[float, int, dict[str, Any]]] = OrderedDict()  # last passed, held back, line
+        # For each error the time of its last line, the number of suppressed lines since, and the newest of them.
+        self._kinds: OrderedDict[Any, tuple[float, int, dict[str, Any]]] = OrderedDict()
 
     def passing(self, line: dict[str, Any], now: float) -> dict[str, Any] | None:
-        """The line, with the number of those that were held back before it; none if it is held back too."""
+        """The line, with the number of suppressed lines before it; None if it is suppressed too."""
         kind = (line["event"], line.get("problem"), str(line.get("at")), line.get("message"), line.get("reason"))
-        last, held, _ = self._kinds.pop(kind, (-REPEAT_SECONDS, 0, line))
+        last, suppressed, _ = self._kinds.pop(kind, (-REPEAT_SECONDS, 0, line))
         if now - last < REPEAT_SECONDS:
-            self._kinds[kind] = (last, held + 1, line)
+            self._kinds[kind] = (last, suppressed + 1, line)
             return None
         self._kinds[kind] = (now, 0, line)
         while len(self._kinds) > MOST_KINDS:
             self._kinds.popitem(last=False)
-        return {**line, "suppressed": held} if held else line
+        return {**line, "suppressed": suppressed} if suppressed else line
 
     def due(self, now: float) -> list[dict[str, Any]]:
-        """The newest of the lines that were held back, of each problem that has been quiet for a second."""
-        found = []
-        for kind, (last, held, line) in list(self._kinds.items()):
-            if held and now - last >= REPEAT_SECONDS:
+        """The newest suppressed line of each error that has not been logged for a second."""
+        due = []
+        for kind, (last, suppressed, line) in list(self._kinds.items()):
+            if suppressed and now - last >= REPEAT_SECONDS:
                 self._kinds[kind] = (now, 0, line)
-                found.append({**line, "suppressed": held})
-        return found
+                due.append({**line, "suppressed": suppressed})
+        return due
 
 
-_repeats = Repeats()
+_repeats = RepeatFilter()
 
 
 def log(event: str, level: str = "info", **facts: Any) -> None:
-    """Write one line; without the machinery of `logging`, which costs more than everything else about a request.
+    """Write one line; `logging` is not used, because it takes more time than the rest of a request.
 
-    A warning or an error that comes again within a second is counted instead.
+    A warning or an error that repeats within a second is counted instead.
     """
     line: dict[str, Any] | None = {"level": level, "worker": os.getpid(), "event": event, **facts}
     if level != "info":
@@ -64,51 +65,51 @@ def log(event: str, level: str = "info", **facts: Any) -> None:
 
 
 def log_suppressed() -> None:
-    """Write how often problems came again since their last line; to be called now and then."""
+    """Write the suppressed lines that are due; to be called periodically."""
     for line in _repeats.due(time.monotonic()):
         _put(line)
 
 
-def log_problem(problem: BaseException, with_words: bool, **facts: Any) -> None:
-    """Write where something unexpected came from.
+def log_problem(problem: BaseException, with_message: bool, **facts: Any) -> None:
+    """Log an unexpected error with its innermost frames.
 
     Args:
-        with_words: whether its own words may be told; they may name somebody.
+        with_message: whether to log its message, which may contain ids.
     """
     at = [f"{one.filename}:{one.lineno}" for one in traceback.extract_tb(problem.__traceback__)][-FRAMES:]
-    words = {"words": str(problem)} if with_words else {}
+    words = {"words": str(problem)} if with_message else {}
     log("failed", "error", problem=type(problem).__name__, at=at, **words, **facts)
 
 
-class ServerWords(logging.Handler):
-    """What the web server has to say, in the same form."""
+class LibraryLogHandler(logging.Handler):
+    """Writes the records of other libraries in the same format."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and record.exc_info[1] is not None:
-            log_problem(record.exc_info[1], with_words=False)
+            log_problem(record.exc_info[1], with_message=False)
         else:
             log("server", record.levelname.lower(), message=record.getMessage())
 
 
 def set_up_logs() -> None:
-    """Let libraries warn in our form, and say nothing else; from now on a thread does the writing."""
+    """Log warnings of other libraries in this format, and start the writer thread."""
     global _writer
-    words = ServerWords()
+    handler = LibraryLogHandler()
     for name in LIBRARIES:
         logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [words], False
+        logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.WARNING)
-    _writer = _writer or LineWriter(to_stderr, lambda lines: _written({**_DROPPED, "lines": lines}))
+    _writer = _writer or LineWriter(to_stderr, lambda lines: _encoded({**_DROPPED, "lines": lines}))
 
 
 def on_dropped_line(count: Callable[[], None]) -> None:
-    """Call `count` for each line that is dropped from now on."""
+    """Call `count` for each dropped line from now on."""
     if _writer is not None:
         _writer.dropped = count
 
 
 def flush_logs() -> None:
-    """Wait a moment until everything is written."""
+    """Wait until everything is written, at most a second."""
     log_suppressed()
     if _writer is not None:
         _writer.flush(FLUSH_SECONDS)
@@ -118,14 +119,14 @@ _DROPPED = {"level": "warning", "worker": os.getpid(), "event": "log_lines_dropp
 
 
 def _put(line: dict[str, Any]) -> None:
-    data = _written(line)
+    data = _encoded(line)
     if _writer is None:
         to_stderr(data)
     else:
         _writer.put(data)
 
 
-def _written(line: dict[str, Any]) -> bytes:
+def _encoded(line: dict[str, Any]) -> bytes:
     now = time.time()
     moment = f"{_second(int(now))}.{int(1e3 * (now % 1)):03d}Z"
     return (json.dumps({"time": moment, **line}) + "\n").encode()

@@ -1,4 +1,4 @@
-"""An id for each request, so that an answer, its error and its log line can be told to belong together."""
+"""A request id, which links a response, its error and its log line."""
 
 import os
 import re
@@ -16,7 +16,7 @@ def new_id() -> str:
 
 
 def id_for(headers: list[tuple[bytes, bytes]]) -> str:
-    """The id that the client gives, if it is well-formed, or else a new one."""
+    """The client's X-Request-Id if it is well-formed, else a new id."""
     for name, value in headers:
         if name == HEADER and WELL_FORMED.fullmatch(value):
             return value.decode("ascii")

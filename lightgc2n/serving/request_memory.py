@@ -1,31 +1,31 @@
-"""How much memory requests hold, estimated; one client cannot take all of it."""
+"""An estimate of the memory that requests use; one client can use at most half of it."""
 
 from collections import Counter
 
 from lightgc2n.serving.errors import RefusedError, busy
 
-BODY_TIMES = 16  # bytes that a byte of a body becomes when it is read
-LISTED_BYTES = 300  # that an item of a list takes until the list is sent
-FREE_BYTES = 2**16  # that are not counted: most requests are small
+BYTES_PER_BODY_BYTE = 16  # memory of a parsed body, per byte of JSON
+BYTES_PER_LISTED_ITEM = 300  # memory of an item of a list until the list is sent
+UNCOUNTED_BYTES = 2**16  # of a request that are not counted: most requests are small
 
 
-class Memory:
-    """Estimated bytes that the bodies and answers of one worker hold.
+class RequestMemory:
+    """Estimated bytes of the bodies and responses of one worker.
 
     Args:
-        most: bytes; one client may hold half of them.
+        most: the limit in bytes; one client may use half of it.
     """
 
     def __init__(self, most: int) -> None:
         self._most, self.held = most, 0
         self._of_client: Counter[str] = Counter()
 
-    def hold(self, client: str) -> "Hold":
-        """What a request of this client holds; nothing yet."""
-        return Hold(self, client)
+    def reserve(self, client: str) -> "Reservation":
+        """An empty reservation for a request of this client."""
+        return Reservation(self, client)
 
     def change(self, client: str, bytes_: int) -> bool:
-        """Hold more, or less; returns whether that fits. A request that finds nothing held always fits."""
+        """Add or release bytes; return whether they fit. If nothing is reserved, any request fits."""
         own = self._of_client[client] + bytes_
         if bytes_ > 0 and self.held and (self.held + bytes_ > self._most or own > max(self._most // 2, bytes_)):
             if not self._of_client[client]:
@@ -38,17 +38,17 @@ class Memory:
         return True
 
 
-class Hold:
-    """What one request holds, until it is released."""
+class Reservation:
+    """The bytes that one request has reserved."""
 
-    def __init__(self, memory: Memory, client: str) -> None:
+    def __init__(self, memory: RequestMemory, client: str) -> None:
         self._memory, self._client = memory, client
         self._bytes = 0
 
     def grow_to(self, bytes_: int) -> bool:
-        """Hold at least so many bytes; returns whether there is room."""
+        """Reserve at least so many bytes; return whether they fit."""
         more = bytes_ - self._bytes
-        if bytes_ <= FREE_BYTES or more <= 0:
+        if bytes_ <= UNCOUNTED_BYTES or more <= 0:
             return True
         if not self._memory.change(self._client, more):
             return False
@@ -56,7 +56,7 @@ class Hold:
         return True
 
     def need(self, bytes_: int) -> None:
-        """Hold at least so many bytes, or refuse the request."""
+        """Reserve at least so many bytes, or raise an error."""
         if not self.grow_to(bytes_):
             raise no_room()
 
@@ -67,4 +67,4 @@ class Hold:
 
 
 def no_room() -> RefusedError:
-    return busy("large requests fill the memory that is set aside for them; ask again in a moment.")
+    return busy("large requests have used up their memory limit; retry in a moment.")

@@ -1,4 +1,4 @@
-"""Accounts and items by name, and the people behind an account."""
+"""Search for accounts and items, and the people behind an account."""
 
 from collections.abc import Callable, Iterable
 from heapq import nsmallest
@@ -7,33 +7,33 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 
-from lightgc2n.serving.errors import RefusedError, not_known
+from lightgc2n.serving.errors import RefusedError, unknown
 from lightgc2n.serving.fair_pool import Check
 from lightgc2n.serving.json_answers import json_response, named, people_json
-from lightgc2n.serving.live_bundle import Served
+from lightgc2n.serving.live_bundle import ServedBundle
 from lightgc2n.serving.routes_lists import refuse_length, refuse_times
 from lightgc2n.serving.schemas import AccountsFound, AskPeople, ItemsFound, PeopleFound
 from lightgc2n.serving.service import Service
 
-Text = Annotated[str, Query(max_length=200, description="What ids, or titles, contain; nothing: all.")]
+Text = Annotated[str, Query(max_length=200, description="A text that ids or titles contain; empty: all.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
-def add_accounts(app: FastAPI, service: Service) -> None:
-    """The routes of this file."""
+def add_account_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes for accounts, items and people."""
     limits = service.limits
 
     @app.get("/v1/accounts", response_model=AccountsFound, tags=["look up"])
     async def accounts(request: Request, search: Text = "", limit: Limit = 20) -> Response:
         """Accounts whose id contains a text, those first whose id begins with it."""
         served = service.served
-        return json_response(await service.aside(request, lambda: _accounts(served, search, limit)))
+        return json_response(await service.run_in_background(request, lambda: _accounts(served, search, limit)))
 
     @app.get("/v1/items", response_model=ItemsFound, tags=["look up"])
     async def items(request: Request, search: Text = "", limit: Limit = 20) -> Response:
         """Items whose id or title contains a text, those first that begin with it."""
         served = service.served
-        return json_response(await service.aside(request, lambda: _items(served, search, limit)))
+        return json_response(await service.run_in_background(request, lambda: _items(served, search, limit)))
 
     @app.get("/v1/accounts/{account:path}/people", response_model=PeopleFound, tags=["people"])
     async def people(
@@ -45,7 +45,7 @@ def add_accounts(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/people", response_model=PeopleFound, tags=["people"])
     async def people_of(request: Request, body: AskPeople) -> Response:
-        """The same for a history that is given: what if the account had done this?"""
+        """The same for a given history."""
         return await _people(request, body)
 
     async def _people(request: Request, ask: AskPeople) -> Response:
@@ -55,18 +55,18 @@ def add_accounts(app: FastAPI, service: Service) -> None:
         if ask.history is None and ask.account is None:
             raise RefusedError(422, "nobody_named", "give an account, a history, or both.")
         if ask.history is None and ask.account is not None and not served.recommender.knows(ask.account):
-            raise not_known("account", ask.account)
-        return await service.find_people(request, lambda check: _people_found(served, ask, check))
+            raise unknown("account", ask.account)
+        return await service.find_people(request, lambda check: _people_response(served, ask, check))
 
 
-def _people_found(served: Served, ask: AskPeople, check: Check) -> Response:
-    asked: Any = (ask.account, ask.history, ask.times)
-    found = served.recommender.people(*asked, k=ask.k, exclude_seen=ask.exclude_seen)
+def _people_response(served: ServedBundle, ask: AskPeople, check: Check) -> Response:
+    who: Any = (ask.account, ask.history, ask.times)
+    people = served.recommender.people(*who, k=ask.k, exclude_seen=ask.exclude_seen)
     check()
-    return json_response(people_json(found, served))
+    return json_response(people_json(people, served))
 
 
-def _accounts(served: Served, search: str, limit: int) -> dict[str, Any]:
+def _accounts(served: ServedBundle, search: str, limit: int) -> dict[str, Any]:
     dataset = served.recommender.dataset
     places, total = best_matches(dataset.accounts, search, limit, lambda account: (account,))
     events = dataset.lengths
@@ -76,7 +76,7 @@ def _accounts(served: Served, search: str, limit: int) -> dict[str, Any]:
     }
 
 
-def _items(served: Served, search: str, limit: int) -> dict[str, Any]:
+def _items(served: ServedBundle, search: str, limit: int) -> dict[str, Any]:
     items, titles = served.recommender.dataset.items, served.titles
     texts = (lambda item: (item, titles.get(item, ""))) if titles else (lambda item: (item,))
     places, total = best_matches(items, search, limit, texts)
@@ -86,14 +86,14 @@ def _items(served: Served, search: str, limit: int) -> dict[str, Any]:
 def best_matches(
     names: Iterable[str], search: str, limit: int, texts: Callable[[str], tuple[str, ...]]
 ) -> tuple[list[int], int]:
-    """The places of the names that have `search` in one of their texts, those first that begin with it; and how many.
+    """The indices of the best matches and the number of all matches; texts that begin with `search` come first.
 
-    Capital letters or small ones make no difference.
+    The search ignores case.
     """
-    wanted = search.casefold()
-    found = []
+    lowered = search.casefold()
+    matches = []
     for place, name in enumerate(names):
-        where = [spot for text in texts(name) if (spot := text.casefold().find(wanted)) >= 0]
+        where = [spot for text in texts(name) if (spot := text.casefold().find(lowered)) >= 0]
         if where:
-            found.append((min(where) > 0, place))
-    return [place for _, place in nsmallest(limit, found)], len(found)
+            matches.append((min(where) > 0, place))
+    return [place for _, place in nsmallest(limit, matches)], len(matches)

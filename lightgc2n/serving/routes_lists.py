@@ -7,18 +7,18 @@ from fastapi import Body, FastAPI, Query, Request
 from fastapi.responses import Response
 
 from lightgc2n.errors import LightGC2NError
-from lightgc2n.recommending.answers import Recommendations
-from lightgc2n.recommending.bundle import Question
-from lightgc2n.serving.errors import RefusedError, from_problem, not_known
+from lightgc2n.recommending.results import Recommendations
+from lightgc2n.recommending.scorer import PreparedQuery
+from lightgc2n.serving.errors import RefusedError, from_library_error, unknown
 from lightgc2n.serving.fair_pool import Check
 from lightgc2n.serving.json_answers import json_response, list_json
-from lightgc2n.serving.live_bundle import Served
-from lightgc2n.serving.request_memory import LISTED_BYTES
+from lightgc2n.serving.live_bundle import ServedBundle
+from lightgc2n.serving.request_memory import BYTES_PER_LISTED_ITEM
 from lightgc2n.serving.schemas import Answer, Ask, AskBody, ManyAnswers
 from lightgc2n.serving.service import Service
 from lightgc2n.serving.settings import Limits
 
-QUICK = 16  # questions that are prepared on the spot; more would keep others waiting
+PREPARED_INLINE = 16  # queries prepared in the event loop; more would delay other requests
 EXAMPLES = {
     "an account": {"value": {"account": "h000003", "k": 10}},
     "somebody new": {"value": {"history": ["v1", "v7"], "k": 5, "exclude_seen": True}},
@@ -26,8 +26,8 @@ EXAMPLES = {
 }
 
 
-def add_lists(app: FastAPI, service: Service) -> None:
-    """The routes of this file."""
+def add_list_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes for lists."""
     limits = service.limits
 
     @app.post("/v1/recommend", response_model=Answer | ManyAnswers, tags=["lists"])
@@ -40,16 +40,16 @@ def add_lists(app: FastAPI, service: Service) -> None:
         if isinstance(body, Ask):
             _note_ids(service, request, [body])
             refuse_beyond([body], limits)
-            found = await _answers(service, served, request, [body])
-            if isinstance(found[0], RefusedError):
-                raise found[0]
-            return json_response(list_json(found[0], served))
+            (answer,) = await _answers(service, served, request, [body])
+            if isinstance(answer, RefusedError):
+                raise answer
+            return json_response(list_json(answer, served))
         _note_ids(service, request, body.requests)
         refuse_beyond(body.requests, limits)
-        request.scope["hold"].need(LISTED_BYTES * sum(ask.k for ask in body.requests))
-        found = await _answers(service, served, request, body.requests)
-        told = [one.body if isinstance(one, RefusedError) else one for one in found]
-        return await service.aside(request, lambda: _many(told, served))
+        request.scope["reservation"].need(BYTES_PER_LISTED_ITEM * sum(ask.k for ask in body.requests))
+        lists = await _answers(service, served, request, body.requests)
+        answers = [one.body if isinstance(one, RefusedError) else one for one in lists]
+        return await service.run_in_background(request, lambda: _many_response(answers, served))
 
     @app.get("/v1/items/{item:path}/similar", response_model=Answer, tags=["lists"])
     async def similar(request: Request, item: str, k: Annotated[int, Query(ge=1)] = 20) -> Response:
@@ -57,23 +57,23 @@ def add_lists(app: FastAPI, service: Service) -> None:
         served = service.served
         refuse_length(k, limits)
         if item not in served.recommender.dataset.item_index:
-            raise not_known("item", item)
-        found = await service.aside(request, lambda: served.recommender.similar(item, k))
-        return json_response(list_json(found, served))
+            raise unknown("item", item)
+        items = await service.run_in_background(request, lambda: served.recommender.similar(item, k))
+        return json_response(list_json(items, served))
 
 
 def refuse_length(k: int, limits: Limits) -> None:
     if k > limits.max_k:
-        raise RefusedError(422, "k_too_large", f"a list has at most {limits.max_k:,} items, {k:,} were asked for.")
+        raise RefusedError(422, "k_too_large", f"a list has at most {limits.max_k:,} items, {k:,} were requested.")
 
 
 def refuse_times(history: Sequence[str] | None, times: Sequence[Any] | None) -> None:
     if times is not None and (history is None or len(times) != len(history)):
-        raise RefusedError(422, "times_do_not_fit", "times: one is needed for each event of the history, and no more.")
+        raise RefusedError(422, "times_do_not_fit", "times: give exactly one for each event of the history.")
 
 
 def refuse_beyond(asks: Sequence[Ask], limits: Limits) -> None:
-    """Refuses what is more than one request may ask."""
+    """Raise an error if a request exceeds a limit or contradicts itself."""
     for ask in asks:
         refuse_length(ask.k, limits)
         refuse_times(ask.history, ask.times)
@@ -88,36 +88,36 @@ def refuse_beyond(asks: Sequence[Ask], limits: Limits) -> None:
 
 
 async def _answers(
-    service: Service, served: Served, request: Request, asks: Sequence[Ask]
+    service: Service, served: ServedBundle, request: Request, asks: Sequence[Ask]
 ) -> list[Recommendations | RefusedError]:
-    """For each question its list, or why there is none."""
+    """For each query its list, or its error."""
 
-    def prepare(check: Check = lambda: None) -> list[Question | RefusedError]:
-        found = []
+    def prepare(check: Check = lambda: None) -> list[PreparedQuery | RefusedError]:
+        prepared = []
         for ask in asks:
             check()
-            found.append(_prepared(served, ask))
-        return found
+            prepared.append(_prepared(served, ask))
+        return prepared
 
     if any(ask.person or ask.together for ask in asks):
         prepared = await service.find_people(request, prepare)
-    elif len(asks) > QUICK:
-        prepared = await service.aside(request, prepare)
+    elif len(asks) > PREPARED_INLINE:
+        prepared = await service.run_in_background(request, prepare)
     else:
         prepared = prepare()
-    questions = [one for one in prepared if isinstance(one, Question)]
-    lists = iter(await service.lists(served, questions))
+    queries = [one for one in prepared if isinstance(one, PreparedQuery)]
+    lists = iter(await service.lists(served, queries))
     return [one if isinstance(one, RefusedError) else next(lists) for one in prepared]
 
 
-def _many(found: Sequence[Recommendations | dict[str, Any]], served: Served) -> Response:
-    """Many lists, and errors as they are."""
-    return json_response({"answers": [one if isinstance(one, dict) else list_json(one, served) for one in found]})
+def _many_response(answers: Sequence[Recommendations | dict[str, Any]], served: ServedBundle) -> Response:
+    """The response with many lists and errors."""
+    return json_response({"answers": [one if isinstance(one, dict) else list_json(one, served) for one in answers]})
 
 
-def _prepared(served: Served, ask: Ask) -> Question | RefusedError:
+def _prepared(served: ServedBundle, ask: Ask) -> PreparedQuery | RefusedError:
     if ask.history is None and ask.account is not None and not served.recommender.knows(ask.account):
-        return not_known("account", ask.account)
+        return unknown("account", ask.account)
     times: Any = ask.times
     try:
         return served.recommender.prepare(
@@ -133,7 +133,7 @@ def _prepared(served: Served, ask: Ask) -> Question | RefusedError:
             together=ask.together,
         )
     except LightGC2NError as problem:
-        return from_problem(problem)
+        return from_library_error(problem)
 
 
 def _note_ids(service: Service, request: Request, asks: Sequence[Ask]) -> None:

@@ -1,4 +1,4 @@
-"""What is asked and what is answered, as the OpenAPI document tells it."""
+"""The request and response bodies of the API, as the OpenAPI document describes them."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -7,40 +7,42 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from lightgc2n.serving.errors import RefusedError
-from lightgc2n.serving.settings import MOST_QUESTIONS, Limits
+from lightgc2n.serving.settings import MOST_QUERIES, Limits
 
 ItemId = Annotated[str, Field(min_length=1, max_length=512)]
 AccountId = Annotated[str, Field(min_length=1, max_length=512)]
 Time = Annotated[str, Field(max_length=64)] | Annotated[int, Field(ge=-(2**62), le=2**62)]
 STRICT = ConfigDict(extra="forbid", strict=True)
-MOST_FIELDS = 32  # of an object; no request has so many
+MOST_FIELDS = 32  # of an object; valid requests have fewer
 
-USUAL = Limits()
-limits_now: ContextVar[Limits] = ContextVar("limits_now")
+DEFAULT_LIMITS = Limits()
+current_limits: ContextVar[Limits] = ContextVar("current_limits")
 
 
-def _at_most(most: Callable[[Limits], int], code: str, words: str) -> BeforeValidator:
-    """A check of a list's length, before any of its items is looked at."""
+def _at_most(most: Callable[[Limits], int], code: str, message: str) -> BeforeValidator:
+    """A check of a list's length before its items are validated."""
 
     def check(value: Any) -> Any:
-        if isinstance(value, list) and len(value) > (limit := most(limits_now.get(USUAL))):
-            raise RefusedError(422, code, f"{words.format(limit)}, found {len(value):,}.")
+        if isinstance(value, list) and len(value) > (limit := most(current_limits.get(DEFAULT_LIMITS))):
+            raise RefusedError(422, code, f"{message.format(limit)}, found {len(value):,}.")
         return value
 
     return BeforeValidator(check)
 
 
-# Of a list with many mistakes the first one is reported.
+# Only the first invalid item of a list is reported.
 FIRST_MISTAKE = Field(fail_fast=True)
-HISTORY = _at_most(lambda limits: limits.max_history, "history_too_long", "a history has at most {:,} events")
-NAMED = _at_most(lambda limits: limits.max_named, "too_many_items", "allow and deny name at most {:,} items each")
-History = Annotated[list[ItemId], FIRST_MISTAKE, HISTORY]
-Times = Annotated[list[Time], FIRST_MISTAKE, HISTORY]
-Named = Annotated[list[ItemId], FIRST_MISTAKE, NAMED]
+HISTORY_LENGTH = _at_most(lambda limits: limits.max_history, "history_too_long", "a history has at most {:,} events")
+NAMED_LENGTH = _at_most(
+    lambda limits: limits.max_named, "too_many_items", "allow and deny name at most {:,} items each"
+)
+History = Annotated[list[ItemId], FIRST_MISTAKE, HISTORY_LENGTH]
+Times = Annotated[list[Time], FIRST_MISTAKE, HISTORY_LENGTH]
+Named = Annotated[list[ItemId], FIRST_MISTAKE, NAMED_LENGTH]
 
 
-class Asked(BaseModel):
-    """What all bodies share: fields are counted before each of them is looked at."""
+class RequestBody(BaseModel):
+    """Base of all request bodies: limits the number of fields before they are validated."""
 
     @model_validator(mode="before")
     @classmethod
@@ -50,8 +52,8 @@ class Asked(BaseModel):
         return value
 
 
-class Ask(Asked):
-    """Who asks for a list, and what may be in it. An account, a history, or both must be given."""
+class Ask(RequestBody):
+    """A request for one list. An account, a history, or both must be given."""
 
     model_config = STRICT | ConfigDict(
         json_schema_extra={
@@ -63,30 +65,30 @@ class Ask(Asked):
         }
     )
 
-    account: AccountId | None = Field(None, description="An account; without a history, its stored one counts.")
-    history: History | None = Field(None, description="Items, oldest first, in place of the stored ones.")
+    account: AccountId | None = Field(None, description="An account id; without a history its stored history is used.")
+    history: History | None = Field(None, description="Item ids, oldest first, instead of the stored history.")
     times: Times | None = Field(
-        None, description="When each event of the history was: ISO 8601, or microseconds since 1970."
+        None, description="The time of each event of the history: ISO 8601, or microseconds since 1970."
     )
     k: int = Field(20, ge=1, description="Length of the list.")
     person: str | None = Field(
         None, pattern="^[A-Z]$", description="The list for one of the people behind the account: A, B ..."
     )
     together: bool = Field(False, description="One list that suits all people behind the account.")
-    exclude_seen: bool = Field(False, description="Leave items of the history out.")
+    exclude_seen: bool = Field(False, description="Leave out the items of the history.")
     allow: Named | None = Field(None, description="The only items that may be listed.")
     deny: Named | None = Field(None, description="Items that may not be listed.")
     domain: Annotated[str, Field(max_length=512)] | None = Field(None, description="List items of this domain alone.")
 
 
-class ManyAsks(Asked):
-    """Several questions, answered in their order."""
+class ManyAsks(RequestBody):
+    """Several requests, answered in order."""
 
     model_config = STRICT | ConfigDict(
         json_schema_extra={"examples": [{"requests": [{"account": "h000003"}, {"history": ["v1"]}]}]}
     )
 
-    requests: list[Ask] = Field(min_length=1, max_length=MOST_QUESTIONS, fail_fast=True)
+    requests: list[Ask] = Field(min_length=1, max_length=MOST_QUERIES, fail_fast=True)
 
 
 def _kind(body: Any) -> str:
@@ -97,7 +99,7 @@ AskBody = Annotated[Annotated[Ask, Tag("one")] | Annotated[ManyAsks, Tag("many")
 
 
 class Listed(BaseModel):
-    """One place of a list; the score orders the list and means nothing beyond it."""
+    """One entry of a list; the score orders this list and is not comparable with other lists."""
 
     item: str
     title: str | None = None
@@ -106,7 +108,7 @@ class Listed(BaseModel):
 
 
 class Answer(BaseModel):
-    """A list, best first, and what its reader should know."""
+    """A list, best first, with notes."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -124,13 +126,13 @@ class Answer(BaseModel):
 
     account: str | None
     items: list[Listed]
-    fallback: bool = Field(description="Nothing is known of who asks, so these are the most popular items.")
+    fallback: bool = Field(description="There is no history, so these are the most popular items.")
     notes: list[str]
-    model: str = Field(description="The checksum of the bundle that answered, its first 12 letters.")
+    model: str = Field(description="The first 12 characters of the checksum of the bundle that answered.")
 
 
 class Problem(BaseModel):
-    """Why a request is not answered."""
+    """An error."""
 
     code: str
     message: str
@@ -139,7 +141,7 @@ class Problem(BaseModel):
 
 
 class ProblemBody(BaseModel):
-    """The shape of every error."""
+    """The body of every error response."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -160,13 +162,13 @@ class ProblemBody(BaseModel):
 
 
 class ManyAnswers(BaseModel):
-    """An answer for each question, in order; one that failed has its error in its place."""
+    """An answer for each request, in order; a failed one has an error instead."""
 
     answers: list[Answer | ProblemBody]
 
 
-class AskPeople(Asked):
-    """An account with another history, or a history alone: what if?"""
+class AskPeople(RequestBody):
+    """An account, an account with another history, or a history alone."""
 
     model_config = STRICT | ConfigDict(
         json_schema_extra={
@@ -194,7 +196,7 @@ class LikeOfPerson(BaseModel):
     item: str
     title: str | None = None
     events: float
-    times: float = Field(description="How many times as often as everybody has it.")
+    times: float = Field(description="How many times as often as in the training data.")
 
 
 class Active(BaseModel):
@@ -213,18 +215,18 @@ class PersonFound(BaseModel):
 
 
 class PeopleFound(BaseModel):
-    """The people behind an account, by letters: who did what, what each likes, and what to show them."""
+    """The people behind an account, named by letters: who did what, what each likes, and lists for them."""
 
     account: str | None
     count: int
     confidence: float
-    chances: list[float] = Field(description="Of one person, of two ...")
+    chances: list[float] = Field(description="The probabilities of one person, of two ...")
     events: list[EventOfPerson]
     people: list[PersonFound]
     together: Answer | None
     account_list: Answer
-    sessions: list[int] = Field(description="For each event the number of its session.")
-    notes: list[str] = Field(description="What a reader should know, for example that older events were left out.")
+    sessions: list[int] = Field(description="The session id of each event.")
+    notes: list[str] = Field(description="For example that older events were left out.")
 
 
 class AccountListed(BaseModel):
@@ -248,10 +250,10 @@ class ItemsFound(BaseModel):
 
 
 class FailedReload(BaseModel):
-    """The bundle at the path cannot be loaded; an older one is served, and loading is tried again."""
+    """The bundle at the path cannot be loaded; an older one is served, and loading is retried."""
 
     reason: str
-    since: str = Field(description="The time of the first refusal, ISO 8601.")
+    since: str = Field(description="The time of the first failed attempt, ISO 8601.")
     tries: int
 
 
@@ -265,13 +267,13 @@ class ModelFacts(BaseModel):
     settings: dict[str, Any]
     items: int
     accounts: int
-    checksum: str = Field(description="Of everything that can answer, accounts included; its first 12 letters.")
+    checksum: str = Field(description="The first 12 characters of the checksum of the bundle, accounts included.")
     schema_: int = Field(alias="schema")
-    people: bool = Field(description="Whether the people behind accounts can be told apart.")
+    people: bool = Field(description="Whether the people behind accounts can be found.")
     report: bool = Field(description="Whether there is a report at /report.")
     device: bool = Field(description="Whether a browser can run the model by itself: /device and /ort.")
     titles: bool
-    reload: FailedReload | None = Field(description="Why a newer bundle is not served; null where there is none.")
+    reload: FailedReload | None = Field(description="Why a newer bundle is not served; null if there is none.")
 
 
 class Health(BaseModel):

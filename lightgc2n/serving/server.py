@@ -1,4 +1,4 @@
-"""The web server of one worker, and how it ends without losing a request."""
+"""The web server of one worker, with a graceful shutdown."""
 
 import asyncio
 import math
@@ -11,20 +11,20 @@ import uvicorn
 from lightgc2n.serving.app import create_app
 from lightgc2n.serving.connections import Connections
 from lightgc2n.serving.logs import flush_logs, log, log_suppressed
-from lightgc2n.serving.protocol import PatientProtocol
+from lightgc2n.serving.protocol import TimeoutProtocol
 from lightgc2n.serving.service import Service
-from lightgc2n.serving.socket_drain import bar, waiting_at
+from lightgc2n.serving.socket_drain import block_new_connections, pending_connections
 from lightgc2n.serving.workers import BACKLOG
 
-SETTLING_SECONDS = 0.2  # in which a connection that was just accepted may still bring its request
+SETTLING_SECONDS = 0.2  # for the request of a connection that was just accepted
 
 
 class Server(uvicorn.Server):
-    """Answers until it is told to end.
+    """Serves until it is told to shut down.
 
     Args:
-        parent: the process that looks after this one, if there is one.
-        all_end: whether all workers end, and not this one alone.
+        parent: the process id of the supervisor, if there is one.
+        all_end: returns whether all workers shut down, not only this one.
     """
 
     def __init__(self, service: Service, parent: int | None = None, all_end: Callable[[], bool] = lambda: True) -> None:
@@ -32,7 +32,7 @@ class Server(uvicorn.Server):
         limits = service.limits
         config = uvicorn.Config(
             create_app(service),
-            http=PatientProtocol,
+            http=TimeoutProtocol,
             ws="none",
             loop="asyncio",
             lifespan="on",
@@ -54,7 +54,7 @@ class Server(uvicorn.Server):
             self._connections.listen(one)
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether it is time to end: when told to, or when the parent is gone."""
+        """Return whether to shut down: when told to, or when the parent has died."""
         if self._orphaned():
             self.should_exit = True
         if counter % 10 == 0:
@@ -63,42 +63,42 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """First others are told to go elsewhere, then the door is closed, then what is inside is answered.
+        """Drain: report not ready, close the listening sockets, answer what was accepted, then end.
 
-        A worker that ends alone leaves the door at once to the others.
+        A worker that ends alone stops accepting at once; the others continue.
         """
         log("draining")
-        self._service.draining = True  # from now on every answer ends its connection
-        if not self._all_go():
+        self._service.draining = True  # from now on every response closes its connection
+        if not self._all_workers_end():
             self._connections.stop_listening()
         await asyncio.sleep(self._service.limits.drain_seconds)
-        if self._all_go():  # only now known for sure: a signal may reach workers before their parent
-            self._close_door(sockets or [])
+        if self._all_workers_end():  # known for sure only now: a signal may reach workers before their parent
+            self._close_sockets(sockets or [])
         await self._connections.wait_for_starting()
         await asyncio.sleep(SETTLING_SECONDS)
         await super().shutdown(sockets)
         log("ended")
         flush_logs()
 
-    def _all_go(self) -> bool:
+    def _all_workers_end(self) -> bool:
         return self._all_end() or self._orphaned()
 
     def _orphaned(self) -> bool:
         return self._parent is not None and self._parent != os.getppid()
 
-    def _close_door(self, sockets: list[socket.socket]) -> None:
+    def _close_sockets(self, sockets: list[socket.socket]) -> None:
         for one in sockets:
-            bar(one)
-        last = [connection for one in sockets for connection in waiting_at(one)]
+            block_new_connections(one)
+        last = [connection for one in sockets for connection in pending_connections(one)]
         self._connections.stop_listening()
         for one in sockets:
             one.close()
         for connection, address in last:
             self._connections.admit(connection, address)
 
-    def _protocol(self) -> PatientProtocol:
+    def _protocol(self) -> TimeoutProtocol:
         limits, words = self._service.limits, {"config": self.config, "server_state": self.server_state}
-        return PatientProtocol(
+        return TimeoutProtocol(
             **words,
             app_state=self.lifespan.state,
             head_seconds=limits.head_seconds,

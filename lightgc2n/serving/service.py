@@ -1,4 +1,4 @@
-"""What all routes of a worker share."""
+"""The state that all routes of a worker share: bundle, thread pools, limits and metrics."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,26 +7,26 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 
-from lightgc2n.recommending.answers import Recommendations
-from lightgc2n.recommending.bundle import Question
+from lightgc2n.recommending.results import Recommendations
+from lightgc2n.recommending.scorer import PreparedQuery
 from lightgc2n.serving.batching import Batcher
 from lightgc2n.serving.errors import RefusedError
 from lightgc2n.serving.fair_pool import Check, FairPool
-from lightgc2n.serving.live_bundle import Served, Shelf
+from lightgc2n.serving.live_bundle import BundleWatcher, ServedBundle
 from lightgc2n.serving.logs import on_dropped_line
 from lightgc2n.serving.metrics import Metrics
-from lightgc2n.serving.request_memory import Memory
+from lightgc2n.serving.request_memory import RequestMemory
 from lightgc2n.serving.settings import ServiceSettings
 
 Result = TypeVar("Result")
-GONE = 499  # the client went away before the answer
+CLIENT_GONE = 499  # the client disconnected before the response
 
 
 class Service:
-    """The bundle, the threads that compute, and the numbers of one worker.
+    """The bundle, thread pools and metrics of one worker.
 
     Args:
-        shared_metrics: the folder in which several workers add up their numbers.
+        shared_metrics: the folder with the metrics of all workers.
     """
 
     def __init__(self, settings: ServiceSettings, shared_metrics: str | None = None) -> None:
@@ -36,67 +36,67 @@ class Service:
         self._popular, self._personal = (self.metrics.lists.labels(flag) for flag in ("true", "false"))
         self.draining = False
         self.working = 0  # requests that are being computed
-        self.memory = Memory(self.limits.max_memory)
-        told = self._bundle_changed, self.metrics.stale.set
-        self.shelf = Shelf(settings.bundle, settings.titles, settings.watch_seconds, *told)
-        # What takes long must not stand in the way of lists, nor of what takes less long: finding people costs a tenth
-        # of a second, a search some milliseconds, a new bundle seconds.
+        self.memory = RequestMemory(self.limits.max_memory)
+        callbacks = self._bundle_changed, self.metrics.stale.set
+        self.watcher = BundleWatcher(settings.bundle, settings.titles, settings.watch_seconds, *callbacks)
+        # Separate threads, so that slow work does not delay lists: finding people takes 100 ms, a search some
+        # milliseconds, loading a bundle seconds.
         limits = self.limits
         self._lists, self._loading = ThreadPoolExecutor(1, "lists"), ThreadPoolExecutor(1, "loading")
-        for lane in (self._lists, self._loading):
-            lane.submit(int).result()  # a thread may not be had later
-        self.errands = FairPool("errands", 1, limits.max_requests, limits.max_requests)
+        for executor in (self._lists, self._loading):
+            executor.submit(int).result()  # start the thread now: later the system may refuse
+        self.background = FairPool("background", 1, limits.max_requests, limits.max_requests)
         self.people = FairPool("people", limits.people_threads, limits.max_people, limits.max_people_per_client)
         self.batcher = Batcher(self._lists, limits.max_waiting, self.metrics.batches.observe)
 
     @property
-    def served(self) -> Served:
-        """The bundle of now; a request asks once and keeps it."""
-        return self.shelf.current
+    def served(self) -> ServedBundle:
+        """The current bundle; a request reads this once and keeps it."""
+        return self.watcher.current
 
-    async def aside(self, request: Request, work: Callable[[], Result]) -> Result:
-        """The result of something slow, computed beside the lists."""
-        return await self._run(self.errands, request, lambda _check: work())
+    async def run_in_background(self, request: Request, work: Callable[[], Result]) -> Result:
+        """Run slow work in a thread that does not delay lists."""
+        return await self._run(self.background, request, lambda _check: work())
 
     async def find_people(self, request: Request, work: Callable[[Check], Result]) -> Result:
-        """The result of work that finds people, which is slower than anything else."""
+        """Run work that finds people, the slowest kind, in its own threads."""
         return await self._run(self.people, request, work)
 
     async def _run(self, pool: FairPool, request: Request, work: Callable[[Check], Result]) -> Result:
-        """The result, unless the client goes away before it is there: then the work is given up."""
-        job, gone = pool.start(request.scope["client_name"], work), asyncio.ensure_future(_gone(request))
+        """Return the result of the work; abandon it when the client disconnects."""
+        job, gone = pool.start(request.scope["client_name"], work), asyncio.ensure_future(_disconnected(request))
         both: set[asyncio.Future[Any]] = {job.result, gone}
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not job.result.done():
-                raise RefusedError(GONE, "client_gone", "the client went away before the answer.")
+                raise RefusedError(CLIENT_GONE, "client_gone", "the client disconnected before the response.")
             return job.result.result()
         finally:
             pool.stop(job)
             gone.cancel()
 
     async def watch(self) -> None:
-        await self.shelf.watch(self._loading)
+        await self.watcher.watch(self._loading)
 
-    async def lists(self, served: Served, questions: Sequence[Question]) -> list[Recommendations]:
-        """A list for each question, made together with what others ask at the same time."""
-        found = await self.batcher.answer(served.recommender, questions)
-        popular = sum(one.fallback for one in found)
+    async def lists(self, served: ServedBundle, queries: Sequence[PreparedQuery]) -> list[Recommendations]:
+        """A list for each query, batched with those of concurrent requests."""
+        lists = await self.batcher.answer(served.recommender, queries)
+        popular = sum(one.fallback for one in lists)
         self._popular.inc(popular)
-        self._personal.inc(len(found) - popular)
-        return found
+        self._personal.inc(len(lists) - popular)
+        return lists
 
     def close(self) -> None:
         self.people.close()
-        self.errands.close()
-        for lane in (self._lists, self._loading):
-            lane.shutdown(wait=False, cancel_futures=True)
+        self.background.close()
+        for executor in (self._lists, self._loading):
+            executor.shutdown(wait=False, cancel_futures=True)
 
     def _bundle_changed(self, taken: bool) -> None:
         self.metrics.reloads.labels("taken" if taken else "refused").inc()
 
 
-async def _gone(request: Request) -> None:
-    """Waits until the client is gone."""
+async def _disconnected(request: Request) -> None:
+    """Wait until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""How the service runs: what it serves, where it listens, who may ask, and how much."""
+"""The settings of the service: bundle, address, API keys and limits."""
 
 import hashlib
 import ipaddress
@@ -13,14 +13,14 @@ from lightgc2n.config import parse_overrides, setting
 from lightgc2n.errors import SettingError
 
 SHORTEST_KEY = 16
-MOST_QUESTIONS = 1000  # of one request
+MOST_QUERIES = 1000  # of one request
 MEBIBYTE = 2**20
-EVERY_ORIGIN = ("*", "null")  # a page without an origin of its own says null, and every website can open one
+EVERY_ORIGIN = ("*", "null")  # sandboxed pages send Origin: null, and any website can open one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one worker takes on. A request beyond a limit gets 413, 422, 429 or 503."""
+    """The limits of one worker. A request beyond a limit gets 413, 422, 429 or 503."""
 
     max_body: int = setting(2 * MEBIBYTE, at_least=1, help="Bytes of a request's body.")
     max_k: int = setting(1000, at_least=1, help="Items of one list.")
@@ -49,27 +49,28 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    """Everything that a worker needs to know."""
+    """The settings of a worker."""
 
     bundle: Path
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
-    key_digests: tuple[bytes, ...] = ()  # of the keys that may ask; none: everybody may
+    key_digests: tuple[bytes, ...] = ()  # SHA-256 of the valid API keys; none: no key is needed
     listen_without_key: bool = False
     report: Path | None = None
     titles: Path | None = None
     log_ids: bool = False
     cors: tuple[str, ...] = ()
-    allow_hosts: tuple[str, ...] = ()  # names that the service may be called by
+    allow_hosts: tuple[str, ...] = ()  # names allowed in the Host header
     watch_seconds: float = 1.0
     limits: Limits = field(default_factory=Limits)
 
     @property
     def checks_host(self) -> bool:
-        """Whether a request must call the service by a known name.
+        """Whether the Host header is checked.
 
-        Without keys a website whose name is made to point at this machine could read from the service.
+        This is the defence against DNS rebinding: without keys, a website whose name resolves to this machine could
+        read from the service.
         """
         return not self.key_digests or bool(self.allow_hosts)
 
@@ -91,13 +92,13 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_open_door(settings: ServiceSettings) -> None:
-    """Raise an error when the settings would let strangers in without a key."""
+    """Raise an error if the settings expose the service to others without an API key."""
     if settings.key_digests:
         return
     if not is_loopback(settings.host) and not settings.listen_without_key:
         raise SettingError(
-            f"--host {settings.host}: others could reach the service, and no key is asked of them. "
-            f"Give --api-key-file FILE, or say --listen-without-key if something else keeps strangers out."
+            f"--host {settings.host}: others could reach the service without a key. "
+            f"Give --api-key-file FILE, or --listen-without-key if a firewall or proxy restricts access."
         )
     for origin in settings.cors:
         if origin in EVERY_ORIGIN:
@@ -108,7 +109,7 @@ def refuse_open_door(settings: ServiceSettings) -> None:
 
 
 def read_keys(path: Path) -> tuple[bytes, ...]:
-    """Digests of the keys in a file, one a line; empty lines and lines that begin with # say nothing."""
+    """Digests of the keys in a file, one a line; empty lines and lines that begin with # are skipped."""
     with path.open("rb") as file:
         mode, content = os.fstat(file.fileno()).st_mode, file.read()
     if mode & (stat.S_IWGRP | stat.S_IWOTH):

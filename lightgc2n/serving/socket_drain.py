@@ -1,9 +1,9 @@
-"""Closing a listening socket without turning anybody away who was let in.
+"""Closes a listening socket without resetting connections in its accept queue.
 
-The kernel lets connections in before the program accepts them, and cuts those that wait when the socket is closed. So
-first nobody else is let in, then all who wait are accepted, and then the socket is closed. Who comes meanwhile tries
-again by himself and finds the socket closed. Where the kernel cannot do that (it is Linux that can), a moment is left
-in which a connection may be cut before it was accepted.
+The kernel completes handshakes before the program calls accept(), and resets the queued connections when the socket is
+closed. So a packet filter first drops new handshakes, then the queue is accepted, then the socket is closed. A client
+whose handshake was dropped retries and finds the port closed. Only Linux has such filters; on other systems a
+connection that arrives between the last accept() and close() is reset.
 """
 
 import array
@@ -13,23 +13,23 @@ import sys
 from collections.abc import Iterator
 
 ATTACH_FILTER = 26  # SO_ATTACH_FILTER
-NOTHING_PASSES = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction: return, and keep 0 bytes of the packet
+DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # one BPF instruction: return 0, which drops the packet
 
 
-def bar(listening: socket.socket) -> None:
-    """Lets nobody else in; who waits already stays."""
+def block_new_connections(listening: socket.socket) -> None:
+    """Drop new handshakes; connections in the accept queue are kept."""
     if sys.platform == "linux":
-        program = array.array("B", NOTHING_PASSES)
+        program = array.array("B", DROP_ALL)
         where = struct.pack("HP", 1, program.buffer_info()[0])
         listening.setsockopt(socket.SOL_SOCKET, ATTACH_FILTER, where)
 
 
-def waiting_at(listening: socket.socket) -> Iterator[tuple[socket.socket, str]]:
-    """The connections that wait to be accepted, and where each comes from."""
+def pending_connections(listening: socket.socket) -> Iterator[tuple[socket.socket, str]]:
+    """The connections in the accept queue, with their addresses."""
     while True:
         try:
             connection, address = listening.accept()
-        except OSError:  # nobody waits, or nobody else can be let in
+        except OSError:  # the queue is empty, or no file descriptor is left
             return
         connection.setblocking(False)
         yield connection, str(address[0])

@@ -1,4 +1,4 @@
-"""The page, the runtime for browsers, the report and the device part: files by names of fixed lists."""
+"""Static files: the page, onnxruntime-web, the report and the device part of the bundle; only listed names are sent."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from lightgc2n.serving.errors import RefusedError
 from lightgc2n.serving.service import Service
 
 PAGE = Path(__file__).parent / "page"
-RUNTIME = "ort"  # the folder of onnxruntime-web inside the page, where it was fetched
+RUNTIME = "ort"  # the folder of onnxruntime-web inside the page; scripts/fetch-web makes it
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -30,49 +30,49 @@ TYPES = {
 
 
 def page_files(folder: Path = PAGE) -> dict[str, Path]:
-    """The files of the page by the names that requests may use; found when the service starts."""
-    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix in TYPES)
-    return {path.relative_to(folder).as_posix(): path for path in found}
+    """The files of the page by request path; listed once, when the service starts."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix in TYPES)
+    return {path.relative_to(folder).as_posix(): path for path in files}
 
 
-def add_files(app: FastAPI, service: Service) -> None:
-    """The routes that send files; none of them is part of the API."""
+def add_file_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes that send files; they are not part of the API."""
     known = page_files()
     report = service.settings.report
 
     @app.get("/", include_in_schema=False)
     async def page(request: Request) -> Response:
-        return _sent(request, known.get("index.html"))
+        return _file_response(request, known.get("index.html"))
 
     @app.get("/page/{name:path}", include_in_schema=False)
     async def page_file(request: Request, name: str) -> Response:
-        return _sent(request, known.get(name))
+        return _file_response(request, known.get(name))
 
     @app.get("/ort/{name:path}", include_in_schema=False)
     async def runtime_file(request: Request, name: str) -> Response:
-        return _sent(request, known.get(f"{RUNTIME}/{name}"))
+        return _file_response(request, known.get(f"{RUNTIME}/{name}"))
 
     @app.get("/device/{name:path}", include_in_schema=False)
     async def device_file(request: Request, name: str) -> Response:
         served = service.served
-        return _sent(request, served.folder / name if name in served.device_files else None)
+        return _file_response(request, served.folder / name if name in served.device_files else None)
 
     @app.get("/report", include_in_schema=False)
     async def report_file(request: Request) -> Response:
-        return _sent(request, report)
+        return _file_response(request, report)
 
 
 def has_runtime() -> bool:
-    """Whether a browser can be given what it needs to run the model by itself."""
+    """Whether onnxruntime-web is installed, so that browsers can run the model."""
     return any(path.suffix == ".wasm" for path in (PAGE / RUNTIME).glob("*"))
 
 
-def _sent(request: Request, path: Path | None) -> Response:
+def _file_response(request: Request, path: Path | None) -> Response:
     if path is None or not path.is_file():
         raise RefusedError(404, "not_found", "there is no such file.")
     facts = path.stat()
     tag = f'"{facts.st_mtime_ns:x}-{facts.st_size:x}"'
-    headers = {"ETag": tag, "Cache-Control": "no-cache"}  # asked for again each time, sent again only if it changed
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}  # revalidated on each request, sent again only if changed
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     kind = TYPES[path.suffix]

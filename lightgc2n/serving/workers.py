@@ -1,4 +1,4 @@
-"""Starting and ending the service: one worker in this process, or several beside it."""
+"""Starts and stops the service: one worker in this process, or several child processes."""
 
 import ctypes
 import multiprocessing
@@ -20,36 +20,36 @@ from lightgc2n.serving.logs import flush_logs, log, set_up_logs
 from lightgc2n.serving.settings import ServiceSettings
 
 BACKLOG = 2048
-LOOK_SECONDS, RESTING_SECONDS = 0.2, 5.0  # between looks at workers, and between two tries to replace one
-STARTING_SECONDS = 30.0  # a worker that fails so early would fail for ever
-SWITCH_SECONDS = 0.001  # for which one thread of a worker keeps the others waiting, while it runs Python
-ARENA_MAX = -8  # the number that mallopt knows it by
+CHECK_SECONDS, RESTART_SECONDS = 0.2, 5.0  # between checks of the workers, and between two restarts of one
+STARTUP_SECONDS = 30.0  # a worker that fails this early would fail again
+SWITCH_SECONDS = 0.001  # after which a Python thread yields to others
+ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def share_arenas() -> None:
-    """Let all threads allocate from two arenas, as MALLOC_ARENA_MAX=2 does: each further one reserves 64 MiB."""
+    """Limit malloc to two arenas, as MALLOC_ARENA_MAX=2 does: each further one reserves 64 MiB."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc has it
     if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
         mallopt(ARENA_MAX, 2)
 
 
 def reserve(settings: ServiceSettings) -> socket.socket:
-    """A socket at the address, before anything slow: a taken port is told at once. Nobody can connect yet."""
+    """Bind a socket before anything slow, so that a taken port is reported at once; it does not listen yet."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # The protocol is named, or asyncio would leave small packets waiting for each other.
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # asyncio sets TCP_NODELAY only if the protocol is given.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((settings.host, settings.port))
+        listening.bind((settings.host, settings.port))
     except OSError as problem:
-        found.close()
+        listening.close()
         raise SettingError(
             f"--host {settings.host} --port {settings.port}: cannot listen there: {problem.strerror or problem}. "
             f"Choose another --port, or a --host of this machine."
         ) from None
-    found.set_inheritable(True)
-    return found
+    listening.set_inheritable(True)
+    return listening
 
 
 def address(listening: socket.socket) -> str:
@@ -58,18 +58,18 @@ def address(listening: socket.socket) -> str:
 
 
 def serve(settings: ServiceSettings, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """Serves until SIGTERM or Ctrl-C, then answers what was asked and ends.
+    """Serve until SIGTERM or Ctrl-C, then finish the open requests and return.
 
     Args:
-        ready: is called when the bundle has been found sound.
+        ready: called once the bundle has been checked.
     """
     share_arenas()
     set_up_logs()
     if settings.workers == 1:
         work(settings, listening, ready)
     else:
-        open_bundle(settings.bundle)  # a damaged one is told once, not by each worker
-        listening.listen(BACKLOG)  # from now on who comes may have to wait, and is not sent away
+        open_bundle(settings.bundle)  # a damaged bundle is reported once, not by each worker
+        listening.listen(BACKLOG)  # connections are queued from now on
         ready()
         Workers(settings, listening).run()
 
@@ -81,22 +81,22 @@ def work(
     parent: int | None = None,
     all_end: Callable[[], bool] = lambda: True,
 ) -> None:
-    """One worker.
+    """Run one worker.
 
     Args:
-        parent: the process that looks after it, without which it ends.
-        all_end: whether all workers end, and not this one alone.
+        parent: the process id of the supervisor; the worker ends when it dies.
+        all_end: returns whether all workers shut down, not only this one.
     """
-    from lightgc2n.serving.live_bundle import spare_collector
+    from lightgc2n.serving.live_bundle import freeze_garbage_collector
     from lightgc2n.serving.server import Server
     from lightgc2n.serving.service import Service
 
     sys.setswitchinterval(SWITCH_SECONDS)
     service = Service(settings, os.environ.get(SHARED))
     server = Server(service, parent, all_end)
-    spare_collector()
+    freeze_garbage_collector()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, server.handle_exit)  # heard from now on, also before and after it runs
+        signal.signal(number, server.handle_exit)  # also before and after server.run()
     log("started", model=service.served.recommender.name, checksum=service.served.checksum, address=address(listening))
     listening.listen(BACKLOG)
     ready()
@@ -104,24 +104,24 @@ def work(
 
 
 class Workers:
-    """Several workers on one socket; one that dies is replaced."""
+    """Supervises several workers on one socket; a worker that dies is replaced."""
 
     def __init__(self, settings: ServiceSettings, listening: socket.socket) -> None:
         self._settings, self._listening = settings, listening
         self._context = multiprocessing.get_context("spawn")
         self._processes: list[SpawnProcess] = []
-        self._shared = tempfile.mkdtemp(prefix="lightgc2n-metrics-")  # where workers add up their numbers
-        self._asked_to_end = False
-        self._all_end = self._context.Event()  # tells a worker that is told to end whether the others stay
+        self._shared = tempfile.mkdtemp(prefix="lightgc2n-metrics-")  # where workers share their metrics
+        self._ending = False
+        self._all_end = self._context.Event()  # set when all workers shut down
 
     def run(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._end)
         try:
             self._processes = [self._start() for _ in range(self._settings.workers)]
-            failed = self._look_after()
-            self._all_end.set()  # also where a worker could not start
-            self._listening.close()  # or connections would wait at a door that nobody opens
+            failed = self._supervise()
+            self._all_end.set()  # also if a worker could not start
+            self._listening.close()  # or connections would be queued and never accepted
             for process in self._processes:
                 process.terminate()
             for process in self._processes:
@@ -130,28 +130,28 @@ class Workers:
             shutil.rmtree(self._shared, ignore_errors=True)
             flush_logs()
         if failed:
-            raise SettingError("a worker could not start; its words are above.")
+            raise SettingError("a worker could not start; its log lines are above.")
 
     def _start(self) -> SpawnProcess:
-        told = self._settings, self._listening, os.getpid(), self._shared, self._all_end
-        process = self._context.Process(target=_worker, args=told)
+        arguments = self._settings, self._listening, os.getpid(), self._shared, self._all_end
+        process = self._context.Process(target=_worker, args=arguments)
         process.start()
         return process
 
-    def _look_after(self) -> bool:
-        """Until the end is asked for; true if a worker cannot even start."""
-        begun, resting = time.monotonic(), dict[int, float]()  # until when not to try again, by place
-        while not self._asked_to_end:
-            time.sleep(LOOK_SECONDS)
+    def _supervise(self) -> bool:
+        """Replace dead workers until shutdown; return True if a worker cannot start."""
+        begun, not_before = time.monotonic(), dict[int, float]()  # the earliest time of the next restart, by worker
+        while not self._ending:
+            time.sleep(CHECK_SECONDS)
             now = time.monotonic()
             for place, process in enumerate(self._processes):
                 code = process.exitcode
-                if code is None or now < resting.get(place, 0) or self._asked_to_end:
+                if code is None or now < not_before.get(place, 0) or self._ending:
                     continue
                 log("worker_died", "error", exit_code=code)
-                if code > 0 and now - begun < STARTING_SECONDS:
+                if code > 0 and now - begun < STARTUP_SECONDS:
                     return True
-                resting[place] = now + RESTING_SECONDS
+                not_before[place] = now + RESTART_SECONDS
                 self._replace(place)
         return False
 
@@ -162,15 +162,15 @@ class Workers:
         self._processes[place] = self._start()
 
     def _end(self, _number: int, _frame: Any) -> None:
-        self._asked_to_end = True
+        self._ending = True
         self._all_end.set()
 
 
 def _worker(settings: ServiceSettings, listening: socket.socket, parent: int, shared: str, all_end: Event) -> None:
-    os.environ[SHARED] = shared  # read when what counts is imported
+    os.environ[SHARED] = shared  # read when prometheus_client is imported
     share_arenas()
     set_up_logs()
-    signal.signal(signal.SIGINT, lambda _number, _frame: None)  # the parent says when it is time
+    signal.signal(signal.SIGINT, lambda _number, _frame: None)  # the parent decides when to shut down
     try:
         work(settings, listening, parent=parent, all_end=all_end.is_set)
     except (LightGC2NError, OSError) as problem:

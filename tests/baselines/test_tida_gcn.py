@@ -18,7 +18,8 @@ from lightgc2n.data.dataset import Domain, load_dataset
 from lightgc2n.data.splits import SplitConfig, Training, split_dataset
 from lightgc2n.errors import SettingError
 from lightgc2n.graph.domain_graph import build_intervals
-from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.recommending.load_run import load_run as load
+from lightgc2n.recommending.load_run import run_recommender
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import evaluate_run, train_run
 from lightgc2n.training.runs import RunPlan, load_run
@@ -245,7 +246,7 @@ def test_a_run_on_data_with_times_answers(tmp_path: Path) -> None:
     listed = answering.recommend(account, k=5)
     with torch.no_grad():
         model.waits.table.neg_()
-    again = Recommender("tida-gcn", model, answering.dataset, divided.train).recommend(account, k=5)
+    again = run_recommender("tida-gcn", model, answering.dataset, divided.train).recommend(account, k=5)
     assert [place.score for place in listed] != [place.score for place in again]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lightgc2n.data.dataset import load_dataset, verify_dataset
-from lightgc2n.recommending.bundle import load_bundle
+from lightgc2n.recommending.load_bundle import load_bundle
 from tests.cli.test_commands import run
 
 KILLS = int(os.environ.get("LIGHTGC2N_CHAOS_KILLS", "50"))

@@ -41,8 +41,8 @@ attempt(main, folder, range(1, 60, 2))
 RECOMMEND = """
 from lightgc2n.cli import main as cli
 from lightgc2n.errors import LightGC2NError
-from lightgc2n.recommending.answers import Recommendation, Recommendations
-from lightgc2n.recommending.write_lists import write_recommendations
+from lightgc2n.recommending.results import Recommendation, Recommendations
+from lightgc2n.recommending.write_recommendations import write_recommendations
 
 def write():
     def one_list(n):  # numbers that no writer can make much smaller

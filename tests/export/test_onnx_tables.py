@@ -8,7 +8,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from lightgc2n.export.onnx_builder import FLOAT, INT64, Graph, Value, joined
+from lightgc2n.export.onnx_builder import FLOAT, INT64, Graph, Value, concat
 from lightgc2n.export.onnx_tables import Tables, as_bytes
 from lightgc2n.export.plus_bonuses import Pairs, coded, room_in_bytes
 from lightgc2n.export.write_bundle import write_weights
@@ -60,7 +60,7 @@ def test_halves_become_floats_when_a_graph_is_loaded(tmp_path: Path) -> None:
     graph = Graph()
     tables, given = Tables(graph, True), graph.input("vectors", FLOAT, ["B", 4])
     mapped = given @ tables.numbers("map", np.eye(4))
-    product = tables.of_items("items", np.eye(5, 4)).products(mapped, tables.numbers("bias", np.ones(5)))
+    product = tables.item_table("items", np.eye(5, 4)).products(mapped, tables.numbers("bias", np.ones(5)))
     graph.output("result", product, FLOAT, "BM")
     write_weights(tmp_path, graph, {})
     options = onnxruntime.SessionOptions()
@@ -78,16 +78,16 @@ def test_rows_and_products(int8: bool, near: float, tmp_path: Path) -> None:
     table, bias = random.normal(size=(50, 8)).astype(np.float32), random.normal(size=50).astype(np.float32)
     vectors, index = random.normal(size=(3, 8)).astype(np.float32), np.array([[7, 0], [49, 7]])
     graph = Graph()
-    items = Tables(graph, int8).of_items("items", table)
+    items = Tables(graph, int8).item_table("items", table)
     (tmp_path / "rows").mkdir()
     rows = computed(
-        graph, items.rows(graph.input("index", INT64, ["B", "T"])), tmp_path / "rows", {"index": index}, "BTD"
+        graph, items.gather(graph.input("index", INT64, ["B", "T"])), tmp_path / "rows", {"index": index}, "BTD"
     )
     np.testing.assert_allclose(rows, table[index], atol=near)
     graph = Graph()
     tables = Tables(graph, int8)
     given = graph.input("vectors", FLOAT, ["B", 8])
-    product = tables.of_items("items", table).products(given, tables.numbers("bias", bias))
+    product = tables.item_table("items", table).products(given, tables.numbers("bias", bias))
     found = computed(graph, product, tmp_path, {"vectors": vectors})
     np.testing.assert_allclose(found, vectors @ table.T + bias, atol=near * 3)
     assert graph.weights["items"].nbytes == (400 if int8 else 1600)
@@ -98,7 +98,7 @@ def test_a_product_of_bytes_is_that_of_the_rounded_numbers(tmp_path: Path) -> No
     table, vectors = np.full((2, 8), 127.0), np.full((1, 8), 127.0, dtype=np.float32)
     table[1] *= -1
     graph = Graph()
-    product = Tables(graph, True).of_items("items", table).products(
+    product = Tables(graph, True).item_table("items", table).products(
         graph.input("vectors", FLOAT, ["B", 8]), graph.constant(np.zeros(2, dtype=np.float32))
     )  # fmt: skip
     assert computed(graph, product, tmp_path, {"vectors": vectors}).tolist() == [[8 * 127.0**2, -8 * 127.0**2]]
@@ -147,7 +147,7 @@ def test_followers_in_few_bytes(items: int, room: tuple[int, int, int], tmp_path
     columns[0, 0], counts[0, 0] = items // 3, 7
     pairs, graph = Pairs(columns, counts), Graph()
     followers, times = pairs.packed_in(graph, graph.input("place", INT64, ["P"]))
-    both = joined([followers.cast(FLOAT).wider(0), times.wider(0)], 0)
+    both = concat([followers.cast(FLOAT).unsqueeze(0), times.unsqueeze(0)], 0)
     found = computed(graph, both, tmp_path, {"place": np.arange(len(pairs.columns))}, "XP")
     assert found.tolist() == [pairs.columns.tolist(), pairs.counts.tolist()]
     assert graph.weights["followers.bytes"].dtype == np.uint8
@@ -161,6 +161,6 @@ def test_fractions_have_more_codes_than_whole_counts(tmp_path: Path) -> None:
     columns = np.tile(np.arange(64, dtype=np.int32), (4000, 1))
     pairs, graph = Pairs(columns, counts), Graph()
     _, times = pairs.packed_in(graph, graph.input("place", INT64, ["P"]))
-    found = computed(graph, times.wider(0), tmp_path, {"place": np.arange(len(pairs.columns))}, "XP")[0]
+    found = computed(graph, times.unsqueeze(0), tmp_path, {"place": np.arange(len(pairs.columns))}, "XP")[0]
     assert room_in_bytes(4000)[2] == 16
     assert found.tolist() == pairs.counts.tolist()

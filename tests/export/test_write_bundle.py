@@ -16,9 +16,10 @@ from lightgc2n.errors import DataError, OutputError, SettingError
 from lightgc2n.export import write_bundle
 from lightgc2n.export.onnx_builder import IR_VERSION, OPSET
 from lightgc2n.export.write_bundle import ExportOptions, export_run
-from lightgc2n.recommending.bundle import load_bundle
 from lightgc2n.recommending.bundle_files import part_sizes
-from lightgc2n.recommending.recommender import load, load_with_split
+from lightgc2n.recommending.load_bundle import load_bundle
+from lightgc2n.recommending.load_run import load_run as load
+from lightgc2n.recommending.load_run import load_with_split
 from lightgc2n.training.checkpoints import load_checkpoint
 from lightgc2n.training.loop import BEST
 from lightgc2n.training.run import evaluate_run, train_run
@@ -95,7 +96,13 @@ def test_the_card_says_what_it_is_and_how_good() -> None:
     wanted = float(np.where(ranks <= 20, 1 / ranks, 0).mean())
     assert config["metrics"]["values"]["MRR@20"] == pytest.approx(wanted)
     assert f"| MRR@20 | {100 * wanted:.2f} |" in card
-    for text in ("# lightgc2n-plus on data", "- protocol: last", "no probability", "rounded to bytes", "- schema: 3"):
+    for text in (
+        "# lightgc2n-plus on data",
+        "- protocol: last",
+        "not a probability",
+        "quantized to int8",
+        "- schema: 3",
+    ):
         assert text in card
 
 
@@ -103,7 +110,7 @@ def test_titles(tmp_path: Path) -> None:
     items = load(run_of("sasrec")).dataset.items
     (tmp_path / "titles.tsv").write_text(f"{items[0]}\tA name\n{items[5]}\tNöm, two\nelsewhere\tNobody's\n")
     export_run(run_of("sasrec"), tmp_path / "bundle", ExportOptions(titles=tmp_path / "titles.tsv"))
-    assert load_bundle(tmp_path / "bundle").device.titles == {items[0]: "A name", items[5]: "Nöm, two"}
+    assert load_bundle(tmp_path / "bundle").titles == {items[0]: "A name", items[5]: "Nöm, two"}
     (tmp_path / "other.tsv").write_text("elsewhere\tNobody's\n")
     with pytest.raises(DataError, match="has a title for none of the"):
         export_run(run_of("sasrec"), tmp_path / "third", ExportOptions(titles=tmp_path / "other.tsv"))
@@ -134,7 +141,7 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path, monkeypatch: pytest.Mon
         export_run(tmp_path / "gmf", tmp_path / "bundle", ExportOptions())
     broken = load(run_of("sasrec"))
     with torch.no_grad():
-        broken.model.items[3, 1] = torch.nan  # type: ignore[union-attr, operator, index]
+        broken.scorer.model.items[3, 1] = torch.nan  # type: ignore[union-attr, operator, index]
     split = load_with_split(run_of("sasrec"))[1]
     monkeypatch.setattr(write_bundle, "load_with_split", lambda *_: (broken, split))
     with pytest.raises(DataError, match="sasrec: items is not finite"):

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from lightgc2n.data.batches import make_batch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
-from lightgc2n.metrics.ranks import asked_in_domains
+from lightgc2n.metrics.ranks import batches_in_domains
 from lightgc2n.training.checkpoints import Progress, save_checkpoint
 from lightgc2n.training.loop import train
 from lightgc2n.training.run import new_model, validation
@@ -74,7 +74,7 @@ def main(out: Path) -> None:
         if list(model.parameters()):
             train(model, split, plan.training, validation(split, "cpu"), folder)
         else:
-            model.calibrate(lambda: asked_in_domains(split.validation, split.catalogues, "cpu"))
+            model.calibrate(lambda: batches_in_domains(split.validation, split.catalogues, "cpu"))
             save_checkpoint(folder / "best.safetensors", model, None, Progress())
         _, model, _ = load_run(folder)
         scores = {"scores": model.scores(model.encode(), batch, everything)}

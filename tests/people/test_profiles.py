@@ -7,7 +7,7 @@ from lightgc2n.people.profiles import activity, characteristic_items
 from lightgc2n.people.sessions import DAY, HOUR
 
 
-def test_telling_items_by_hand() -> None:
+def test_characteristic_items_by_hand() -> None:
     """Everybody: 6, 1 and 0 events of three items, one more each: shares 7/10, 2/10, 1/10. The person has 3 events."""
     items, weight = np.array([0, 0, 1, 2]), np.array([1.0, 0.5, 1.0, 0.5])
     found = characteristic_items(items, weight, np.array([6, 1, 0]), most=5)

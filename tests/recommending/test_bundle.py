@@ -10,10 +10,13 @@ import pytest
 
 import lightgc2n
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.recommending.answering import Answering
-from lightgc2n.recommending.answers import Recommendations
-from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
-from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.recommending import onnx_scorer
+from lightgc2n.recommending.load_bundle import load_bundle
+from lightgc2n.recommending.load_run import load_run as load
+from lightgc2n.recommending.onnx_scorer import OnnxScorer
+from lightgc2n.recommending.recommender import Recommender
+from lightgc2n.recommending.results import Recommendations
+from lightgc2n.recommending.torch_scorer import TorchScorer
 from tests.cli.test_commands import run
 from tests.export.town import EXPORTED, bundle_of, run_of
 from tests.recommending.test_recommender import log_of
@@ -26,7 +29,7 @@ ABLATIONS = (
 )
 
 
-def pair(model: str) -> tuple[Recommender, BundleRecommender]:
+def pair(model: str) -> tuple[Recommender, Recommender]:
     return load(run_of(model)), load_bundle(bundle_of(model))
 
 
@@ -102,7 +105,7 @@ def test_what_may_be_listed(model: str) -> None:
     torch, onnx = pair(model)
     account, items = torch.dataset.accounts[3], list(torch.dataset.items)
     log = log_of(torch, account)
-    new = [items[place] for place in np.flatnonzero(onnx.device.popularity == 0)]
+    new = [items[place] for place in np.flatnonzero(onnx.scorer.popularity == 0)]
     assert new, "some item must be new, or the last wish says nothing"
     wishes: list[dict[str, object]] = [
         {"exclude_seen": True},
@@ -167,7 +170,7 @@ def test_what_an_account_holds_beyond_its_history_counts(tmp_path: Path) -> None
     train_run(RunPlan(tmp_path / "data", "lightgc2n", split=split, training=training), tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "bundle", ExportOptions())
     torch, onnx = load(tmp_path / "run"), load_bundle(tmp_path / "bundle")
-    assert len(onnx.server.held_items) > 0
+    assert len(onnx.scorer.server.held_items) > 0
     different = 0
     for account in torch.dataset.accounts:
         wanted = torch.recommend(account)
@@ -188,17 +191,17 @@ def test_bytes_keep_the_ranking() -> None:
             assert_same(part, whole)  # one question is rounded like many
 
 
-def log_of_bundle(bundle: BundleRecommender, account: int) -> list[str]:
+def log_of_bundle(bundle: Recommender, account: int) -> list[str]:
     return [bundle.dataset.items[event] for event in bundle.prepare(bundle.dataset.accounts[account]).events]
 
 
-def reciprocal_ranks(bundle: BundleRecommender) -> float:
+def reciprocal_ranks(bundle: Recommender) -> float:
     """MRR@20 over the newest ten events of each account, each asked with what was before it."""
     gains = []
     for account in range(len(bundle.dataset.accounts)):
         log = log_of_bundle(bundle, account)
         places = range(max(1, len(log) - 10), len(log))
-        scores = bundle.scores([bundle.prepare(history=log[:place]) for place in places])
+        scores = bundle.scorer.unfiltered_scores([bundle.prepare(history=log[:place]).batch for place in places])
         targets = [bundle.dataset.item_index[log[place]] for place in places]
         rank = 1 + (scores > scores[np.arange(len(targets)), targets][:, None]).sum(axis=1)
         gains += np.where(rank <= 20, 1 / rank, 0).tolist()
@@ -230,10 +233,24 @@ def test_accounts_without_histories() -> None:
     assert not (bundle_of("sasrec", histories=False) / "server").exists(), "nothing is left to be known of accounts"
 
 
+@pytest.mark.parametrize(("scores", "cells"), [(3, 2**20), (2**22, 400), (0, 0)])
+def test_few_rows_at_a_time_give_the_same_lists(scores: int, cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle = load_bundle(bundle_of("lightgc2n"))
+    whole, runs = list(bundle.recommend_many(k=5)), []
+    monkeypatch.setattr(onnx_scorer, "MOST_SCORES", scores * len(bundle.dataset.items))
+    monkeypatch.setattr(onnx_scorer, "MOST_CELLS", cells)
+    top_items = OnnxScorer._top_items
+    monkeypatch.setattr(OnnxScorer, "_top_items", lambda self, rows: runs.append(rows) or top_items(self, rows))
+    for one, other in zip(bundle.recommend_many(k=5), whole, strict=True):
+        assert_same(one, other)
+    assert len(runs) > 1
+    assert all(len(rows) == 1 or len(rows) <= scores for rows in runs)
+    assert all(len(rows) == 1 or len(rows) * max(len(row.events) for row in rows) <= cells for rows in runs)
+
+
 def test_load_takes_either(tmp_path: Path) -> None:
-    assert isinstance(lightgc2n.load(run_of("sasrec")), Recommender)
-    bundle: Answering = lightgc2n.load(str(bundle_of("sasrec")))
-    assert isinstance(bundle, BundleRecommender)
+    assert isinstance(lightgc2n.load(run_of("sasrec")).scorer, TorchScorer)
+    assert isinstance(lightgc2n.load(str(bundle_of("sasrec"))).scorer, OnnxScorer)
     with pytest.raises(SettingError, match="leave out --data"):
         lightgc2n.load(bundle_of("sasrec"), data=tmp_path)
     with pytest.raises(SettingError, match="leave out --device"):
@@ -257,7 +274,7 @@ def test_the_command_gives_the_same_lists(model: str) -> None:
 
 
 def lists_from(found: dict[str, object]) -> Recommendations:
-    from lightgc2n.recommending.answers import Recommendation
+    from lightgc2n.recommending.results import Recommendation
 
     items = tuple(Recommendation(**one) for one in found["items"])  # type: ignore[attr-defined]
     return Recommendations(found["account_id"], items, found["fallback"], tuple(found["notes"]))  # type: ignore[arg-type]

@@ -14,10 +14,10 @@ from safetensors.numpy import load_file, save_file
 
 from lightgc2n.errors import DataError
 from lightgc2n.files.atomic_writes import sha256
-from lightgc2n.recommending import bundle as bundle_module
-from lightgc2n.recommending.bundle import load_bundle
-from lightgc2n.recommending.bundle_files import SCHEMA, device_checksum, is_bundle, open_bundle, write_facts
+from lightgc2n.recommending import load_bundle as bundle_module
+from lightgc2n.recommending.bundle_files import SCHEMA, device_checksum, is_bundle, open_bundle, write_manifest
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
+from lightgc2n.recommending.load_bundle import load_bundle
 from tests.cli.test_commands import run
 from tests.export.town import bundle_of
 
@@ -75,7 +75,7 @@ def check_mutations(bundle: Path, numbers: range, monkeypatch: pytest.MonkeyPatc
     def unwanted(*_: object) -> None:
         raise AssertionError("something of the bundle was used")
 
-    for used in ("read_device", "read_server", "_session"):
+    for used in ("read_device", "read_server", "open_session"):
         monkeypatch.setattr(bundle_module, used, unwanted)
     files = files_of(bundle)
     for number in numbers:
@@ -151,10 +151,10 @@ def test_a_server_part_of_another_bundle(bundle: Path) -> None:
 
 def sign(bundle: Path) -> None:
     """Writes right checksums, as somebody would who means harm."""
-    write_facts(bundle, "config.json", json.loads((bundle / "config.json").read_text()))
+    write_manifest(bundle, "config.json", json.loads((bundle / "config.json").read_text()))
     facts = json.loads((bundle / "server" / "server.json").read_text())
     facts["device"] = hashlib.sha256((bundle / "SHA256SUMS").read_bytes()).hexdigest()
-    write_facts(bundle / "server", "server.json", facts)
+    write_manifest(bundle / "server", "server.json", facts)
 
 
 def test_files_that_do_not_fit_each_other(bundle: Path) -> None:

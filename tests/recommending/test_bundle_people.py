@@ -14,10 +14,11 @@ from lightgc2n.errors import DataError, SettingError
 from lightgc2n.export.onnx_tables import as_bytes
 from lightgc2n.export.write_bundle import ExportOptions, export_run
 from lightgc2n.people import count_training
-from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
-from lightgc2n.recommending.people import AccountPeople
-from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.recommending.load_bundle import load_bundle
+from lightgc2n.recommending.load_run import load_run as load
+from lightgc2n.recommending.recommender import Recommender
+from lightgc2n.recommending.results import AccountPeople
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
@@ -36,7 +37,7 @@ class Street(NamedTuple):
     bundle: Path
     bytes: Path
     torch: Recommender
-    onnx: BundleRecommender
+    onnx: Recommender
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,7 @@ def assert_same_people(found: AccountPeople, wanted: AccountPeople) -> None:
         assert_same(found.together, wanted.together)
 
 
-def timed_log(onnx: BundleRecommender, account: str) -> tuple[list[str], list[str]]:
+def timed_log(onnx: Recommender, account: str) -> tuple[list[str], list[str]]:
     """Items and times, to the second."""
     place = onnx.dataset.accounts.index(account)
     part = slice(*onnx.dataset.offsets[place : place + 2])
@@ -88,7 +89,7 @@ def timed_log(onnx: BundleRecommender, account: str) -> tuple[list[str], list[st
     return [onnx.dataset.items[item] for item in onnx.dataset.events[part]], [str(time) for time in times]
 
 
-def asked_ways(onnx: BundleRecommender, account: str) -> Iterator[tuple[object, ...]]:
+def asked_ways(onnx: Recommender, account: str) -> Iterator[tuple[object, ...]]:
     items, times = timed_log(onnx, account)
     yield (account,)
     yield None, items, times
@@ -211,12 +212,12 @@ def test_the_previous_schema_is_read(street: Street, tmp_path: Path) -> None:
     old, new, account = load_bundle(bundle), load_bundle(street.bytes), street.onnx.dataset.accounts[4]
     assert old.recommend(account) == new.recommend(account)
     assert_same(old.similar(old.dataset.items[0]), new.similar(old.dataset.items[0]))
-    found, wanted = (one._finder.learned.tables.vectors for one in (old, street.onnx))
+    found, wanted = (one.finder.learned.tables.vectors for one in (old, street.onnx))
     np.testing.assert_allclose(found, wanted, atol=0.005)
     assert old.people(account, k=1).count == street.onnx.people(account, k=1).count
 
 
-def test_what_was_tampered_with_is_refused(street: Street, tmp_path: Path) -> None:
+def test_what_was_tampered_with_is_refused(street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bundle = Path(shutil.copytree(street.bundle, tmp_path / "bundle"))
     for path, name, change in (
         ("people/finder.safetensors", "tables.vectors", lambda array: array[:, :-1]),
@@ -238,6 +239,13 @@ def test_what_was_tampered_with_is_refused(street: Street, tmp_path: Path) -> No
         (bundle / path).write_bytes(whole)
     sign(bundle)
     load_bundle(bundle)
+    facts = json.loads((bundle / "people" / "finder.json").read_text())
+    facts["constants"] |= {"steps": 21, "doubt": 0.3}
+    (bundle / "people" / "finder.json").write_text(json.dumps(facts))
+    sign(bundle)
+    capsys.readouterr()
+    load_bundle(bundle)
+    assert "constants.doubt, steps: changed since the export" in capsys.readouterr().err
     (bundle / "people" / "finder.json").write_text('{"gap": 1}')
     sign(bundle)
     refuse(bundle, "finder.json: prior: expected a value, found nothing")
@@ -248,7 +256,7 @@ def test_a_forgotten_account_leaves_no_times_and_no_fold(street: Street, tmp_pat
     gone = street.onnx.dataset.accounts[7]
     forget_in_bundle(bundle, [gone])
     after = load_bundle(bundle)
-    assert after._finder.learned.fold.tolist() == np.delete(street.onnx._finder.learned.fold, 7).tolist()
+    assert after.finder.learned.fold.tolist() == np.delete(street.onnx.finder.learned.fold, 7).tolist()
     assert after.dataset.times is not None
     assert len(after.dataset.times) == len(after.dataset.events)
     for account in (*street.onnx.dataset.accounts[5:7], *street.onnx.dataset.accounts[8:10]):

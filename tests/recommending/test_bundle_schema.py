@@ -20,8 +20,9 @@ from lightgc2n.errors import DataError
 from lightgc2n.people.session_features import describe, pair_features
 from lightgc2n.people.sessions import Logs
 from lightgc2n.recommending import bundle_parts, bundle_tables
-from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
 from lightgc2n.recommending.bundle_schema import finder_tables
+from lightgc2n.recommending.load_bundle import load_bundle
+from lightgc2n.recommending.recommender import Recommender
 from tests.export.town import bundle_of
 
 GONE = object()
@@ -89,7 +90,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def answer_all(bundle: BundleRecommender) -> None:
+def answer_all(bundle: Recommender) -> None:
     """Asks for all kinds of answers; every number must be finite, and all of it must be writable as JSON."""
     ids = bundle.dataset.items
     found: list[Any] = [bundle.recommend(history=[ids[0], ids[-1]], k=3), bundle.similar(ids[1], k=3)]
@@ -97,10 +98,10 @@ def answer_all(bundle: BundleRecommender) -> None:
         found.append(bundle.recommend(account, k=3, exclude_seen=True))
         if bundle.finds_people:
             found.append(bundle.people(account, k=3))
-    if bundle.config["latent_users"]:
+    if bundle.source.config["latent_users"]:
         found.append(bundle.ownership(history=[ids[0], ids[-1]]).weights)
-    shown = {name: bundle.config.get(name) for name in SHOWN}
-    json.loads(to_json([found, shown, bundle.name, bundle.device.card]), parse_constant=pytest.fail)
+    shown = {name: bundle.source.config.get(name) for name in SHOWN}
+    json.loads(to_json([found, shown, bundle.name, bundle.source.card]), parse_constant=pytest.fail)
 
 
 @pytest.fixture(params=["lightgc2n", "lightgc2n-plus", "lightgc2n-plus-int8"])
@@ -276,7 +277,7 @@ def left_out(graph: Any, value: Any) -> None:
 def test_how_many_numbers_describe_a_pair(timed: bool) -> None:
     """The schema says in numbers what `describing` computes."""
     bundle = load_bundle(bundle_of("sasrec"))
-    learned = bundle._finder.learned
+    learned = bundle.finder.learned
     times = np.array([0, 10**12]) if timed else None
     none = np.zeros((4000, 0), dtype=np.float32)
     logs = Logs(np.array([0, 2]), np.array([1, 2], dtype=np.int32), times, none, 0 if timed else None)

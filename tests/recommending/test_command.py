@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 
 from lightgc2n.errors import OutputError
-from lightgc2n.recommending.recommender import Recommendations, Recommender, load
-from lightgc2n.recommending.write_lists import write_recommendations
+from lightgc2n.recommending.load_run import load_run as load
+from lightgc2n.recommending.recommender import Recommendations, Recommender
+from lightgc2n.recommending.write_recommendations import write_recommendations
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan

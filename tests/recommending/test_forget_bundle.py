@@ -14,8 +14,8 @@ from lightgc2n.data.forget_dataset import forget_in_dataset
 from lightgc2n.errors import DataError
 from lightgc2n.files import writer_lock
 from lightgc2n.recommending import forget_bundle
-from lightgc2n.recommending.bundle import load_bundle
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
+from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from tests.cli.test_commands import run
 from tests.export.town import EXPORTED, bundle_of
@@ -41,9 +41,9 @@ def test_an_account_goes_and_the_others_stay(model: str, tmp_path: Path) -> None
 
 def test_accounts_without_histories_too(tmp_path: Path) -> None:
     bundle = Path(shutil.copytree(bundle_of("lightgc2n", histories=False), tmp_path / "bundle"))
-    before = load_bundle(bundle).server.vectors
+    before = load_bundle(bundle).scorer.server.vectors
     forget_in_bundle(bundle, ["h000000"])
-    assert (load_bundle(bundle).server.vectors == before[1:]).all()
+    assert (load_bundle(bundle).scorer.server.vectors == before[1:]).all()
 
 
 def test_a_link_still_points_at_the_bundle_and_no_old_one_is_left(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import lightgc2n
 from lightgc2n.data.batches import Batch
 from lightgc2n.data.splits import UNSEEN, SplitConfig, split_dataset
 from lightgc2n.errors import DataError, ScoreError, SettingError
-from lightgc2n.recommending.ownership import Ownership
-from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.recommending.load_run import load_run as load
+from lightgc2n.recommending.recommender import Recommender
+from lightgc2n.recommending.results import Ownership
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
@@ -38,8 +39,8 @@ def expected(recommender: Recommender, account: int, history: list[str]) -> tupl
     """The shares event by event, and the weights, straight from the model."""
     items = torch.tensor([[recommender.dataset.item_index[item] for item in history]])
     with torch.no_grad():
-        encoded = recommender.model.encode()
-        users = recommender.model.latent_users(
+        encoded = recommender.scorer.model.encode()
+        users = recommender.scorer.model.latent_users(
             encoded, Batch(torch.tensor([account]), items, torch.tensor([len(history)]))
         )
     return users.ownership[0].T.tolist(), users.weight[0].tolist()
@@ -116,7 +117,7 @@ def test_what_cannot_be_answered_is_refused(recommender: Recommender) -> None:
 def test_a_share_that_is_no_number_is_refused(world: Path) -> None:
     broken = load(world / "run")
     with torch.no_grad():
-        broken.model.account_embeddings[0] = torch.nan  # type: ignore[union-attr, operator, index]
+        broken.scorer.model.account_embeddings[0] = torch.nan  # type: ignore[union-attr, operator, index]
     with pytest.raises(ScoreError, match="lightgc2n: a latent user's share is not finite"):
         broken.ownership(broken.dataset.accounts[0])
 

@@ -13,9 +13,9 @@ from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.people.finder import People, PeopleFinder
-from lightgc2n.recommending.finders import training_logs
-from lightgc2n.recommending.persons import ASSUMED
-from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.recommending.load_run import load_run as load
+from lightgc2n.recommending.load_run import run_recommender, training_logs
+from lightgc2n.recommending.recommender import ONE_ASSUMED, Recommender
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
@@ -56,13 +56,13 @@ class SoMany:
 
 def floor_on(dataset: Dataset, **split: Any) -> Recommender:
     train = split_dataset(dataset, SplitConfig(**split)).train
-    return Recommender("item-knn", zoo.build("item-knn", train, {}), dataset, train)
+    return run_recommender("item-knn", zoo.build("item-knn", train, {}), dataset, train)
 
 
 def with_people(recommender: Recommender, count: int) -> Recommender:
     """The same recommender, which takes every account to be used by so many people."""
-    other = Recommender(recommender.name, recommender.model, recommender.dataset, recommender._train)
-    other.__dict__["_finder"] = SoMany(recommender._finder, count)
+    other = Recommender(recommender.name, recommender.scorer, recommender.source)
+    other.__dict__["finder"] = SoMany(recommender.finder, count)
     return other
 
 
@@ -71,7 +71,7 @@ def ask(town: Path, *words: object) -> Done:
 
 
 def test_people_of_a_shared_account(recommender: Recommender) -> None:
-    assert ASSUMED not in recommender.people("h000003").whole.notes
+    assert ONE_ASSUMED not in recommender.people("h000003").whole.notes
     found = with_people(recommender, 2).people("h000003", k=4)
     assert (found.count, [person.name for person in found.people]) == (2, ["A", "B"])
     first, second = found.people
@@ -156,14 +156,14 @@ def test_too_few_accounts_say_one_person() -> None:
     found = floor_on(tastes_world(accounts=20)).people("a3")
     assert found.count == 1
     assert found.confidence == found.chances[0] > 0.5
-    assert ASSUMED in found.whole.notes
-    assert _count_in_words(found) == f"a3: {ASSUMED}."
+    assert ONE_ASSUMED in found.whole.notes
+    assert _count_in_words(found) == f"a3: {ONE_ASSUMED}."
 
 
 def test_an_account_that_training_has_not_seen_is_found_too() -> None:
     cold = floor_on(tastes_world(), protocol="cold-accounts")
     accounts = cold.dataset.accounts
-    unseen = [name for index, name in enumerate(accounts) if index not in cold._train.sequence_accounts]
+    unseen = [name for index, name in enumerate(accounts) if index not in cold.scorer.train.sequence_accounts]
     assert unseen
     assert len(cold.people(unseen[0]).events) == 25
 

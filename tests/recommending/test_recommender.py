@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import DataError, ScoreError, SettingError
-from lightgc2n.recommending.recommender import Recommender, load
+from lightgc2n.recommending.load_run import load_run as load
+from lightgc2n.recommending.load_run import run_recommender
+from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
@@ -49,8 +52,8 @@ def expected(recommender: Recommender, account: int, history: list[str], k: int,
     items = torch.tensor([[data.item_index[item] for item in history]])
     batch = Batch(torch.tensor([account]), items, torch.tensor([len(history)]))
     with torch.no_grad():
-        encoded = recommender.model.encode()
-    scores = getattr(recommender.model, way)(encoded, batch, Domain("all", 0, len(data.items)))[0].tolist()
+        encoded = recommender.scorer.model.encode()
+    scores = getattr(recommender.scorer.model, way)(encoded, batch, Domain("all", 0, len(data.items)))[0].tolist()
     learned = split_dataset(data, SplitConfig()).train.popularity > 0
     ranked = sorted((-score, item) for item, score in enumerate(scores) if learned[item])[:k]
     return [(data.items[item], -score) for score, item in ranked]
@@ -107,7 +110,7 @@ def test_a_stored_history_is_asked_for_when_the_dataset_ends() -> None:
     split = split_dataset(data, SplitConfig())
     torch.manual_seed(0)
     model = zoo.build("tgsrec", split.train, {"width": 4, "time_width": 4}).eval()
-    recommender = Recommender("tgsrec", model, data, split.train)
+    recommender = run_recommender("tgsrec", model, data, split.train)
     history = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 2]])
     timeless = Batch(torch.tensor([0, 1]), history, torch.tensor([4, 4]))
     timed = replace(timeless, ages=torch.tensor([[30.0, 26, 21, 18], [29, 28, 5, 0]]))
@@ -122,6 +125,24 @@ def test_a_stored_history_is_asked_for_when_the_dataset_ends() -> None:
         assert {one.item_id: one.score for one in found} == pytest.approx(by_name(stored[row]))
     found = recommender.recommend("b", ["y", "z", "x", "z"])
     assert {one.item_id: one.score for one in found} == pytest.approx(by_name(given[1]))
+
+
+def test_prepared_queries_of_different_kinds_are_answered_in_order(recommender: Recommender) -> None:
+    accounts, items = recommender.dataset.accounts, list(recommender.dataset.items)
+    kinds: list[dict[str, Any]] = [
+        {"account": accounts[1], "k": 3},
+        {"history": items[:2]},
+        {"account": accounts[0], "history": items[1:3], "exclude_seen": True, "k": 4},
+        {"history": [], "deny": items[:1]},
+    ]
+    answers = recommender.answer([recommender.prepare(**kind) for kind in kinds])
+    assert answers == [recommender.recommend(**kind) for kind in kinds]
+    assert [len(answer) for answer in answers[::2]] == [3, 4]
+
+
+def test_similar_items_need_a_bundle(recommender: Recommender) -> None:
+    with pytest.raises(SettingError, match=r"similar items need a bundle\. Make one with: lightgc2n export"):
+        recommender.similar(recommender.dataset.items[0])
 
 
 def test_seen_allowed_and_denied_items(recommender: Recommender) -> None:
@@ -149,7 +170,7 @@ def test_items_without_training_events_come_after_all_others(recommender: Recomm
     train = split_dataset(recommender.dataset, SplitConfig()).train
     rarest = int(np.where(learned, train.popularity, 10**9).argmin())
     without = replace(train, events=np.where(train.events == rarest, train.events[0], train.events))
-    blind = Recommender("blind", recommender.model, recommender.dataset, without)
+    blind = run_recommender("blind", recommender.scorer.model, recommender.dataset, without)
     ids = [one.item_id for one in blind.recommend(recommender.dataset.accounts[0], k=10_000)]
     new = [recommender.dataset.items[item] for item in np.flatnonzero(without.popularity == 0)]
     assert set(ids[-len(new) :]) == set(new)
@@ -181,7 +202,7 @@ def test_an_account_without_events_gets_popular_items(recommender: Recommender) 
     data = recommender.dataset
     train = split_dataset(data, SplitConfig()).train
     one_more = replace(data, accounts=[*data.accounts, "silent"])
-    found = Recommender("more", recommender.model, one_more, train).recommend("silent", k=2)
+    found = run_recommender("more", recommender.scorer.model, one_more, train).recommend("silent", k=2)
     assert (found.fallback, len(found)) == (True, 2)
 
 
@@ -210,7 +231,7 @@ def test_what_cannot_be_answered_is_refused(recommender: Recommender) -> None:
 def test_a_score_that_is_not_finite_is_refused(world: Path) -> None:
     broken = load(world / "run")
     with torch.no_grad():
-        broken.model.head.bias[3] = torch.nan  # type: ignore[union-attr, operator, index]
+        broken.scorer.model.head.bias[3] = torch.nan  # type: ignore[union-attr, operator, index]
     with pytest.raises(ScoreError, match="lightgc2n: score nan"):
         broken.recommend(broken.dataset.accounts[0])
 

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.recommending.bundle import load_bundle
-from lightgc2n.recommending.recommender import load
+from lightgc2n.recommending.load_bundle import load_bundle
+from lightgc2n.recommending.load_run import load_run as load
 from tests.export.town import EXPORTED, bundle_of, run_of
 
 
 @pytest.mark.parametrize("model", EXPORTED)
 def test_the_nearest_by_a_slow_loop(model: str) -> None:
-    trained, bundle = load(run_of(model)).model, load_bundle(bundle_of(model))
+    trained, bundle = load(run_of(model)).scorer.model, load_bundle(bundle_of(model))
     name = {"lightgc2n": "head.weight", "lightgc2n-plus": "items", "sasrec": "second_items"}[model]
     vectors = trained.state_dict()[name].numpy().astype(np.float64)
     for item in (3, 200):
         cosines = {}
         for other, vector in enumerate(vectors):
-            if other != item and bundle.device.popularity[other] > 0:
+            if other != item and bundle.scorer.popularity[other] > 0:
                 cosines[other] = float(vector @ vectors[item] / np.linalg.norm(vector) / np.linalg.norm(vectors[item]))
         wanted = sorted(cosines, key=lambda other: -cosines[other])[:7]
         found = bundle.similar(bundle.dataset.items[item], k=7)
@@ -29,12 +29,12 @@ def test_the_nearest_by_a_slow_loop(model: str) -> None:
 
 def test_what_training_never_showed_comes_last_and_what_is_unknown_is_refused() -> None:
     bundle = load_bundle(bundle_of("sasrec"))
-    shown = int((bundle.device.popularity > 0).sum())
-    item = bundle.dataset.items[int(bundle.device.popularity.argmax())]
+    shown = int((bundle.scorer.popularity > 0).sum())
+    item = bundle.dataset.items[int(bundle.scorer.popularity.argmax())]
     everything = [bundle.dataset.item_index[one.item_id] for one in bundle.similar(item, k=10_000)]
     assert sorted([*everything, bundle.dataset.item_index[item]]) == list(range(len(bundle.dataset.items)))
-    assert (bundle.device.popularity[everything[: shown - 1]] > 0).all()
-    assert (bundle.device.popularity[everything[shown - 1 :]] == 0).all()
+    assert (bundle.scorer.popularity[everything[: shown - 1]] > 0).all()
+    assert (bundle.scorer.popularity[everything[shown - 1 :]] == 0).all()
     with pytest.raises(DataError, match="item '\\?' is not in data"):
         bundle.similar("?")
     with pytest.raises(SettingError, match="at least 1"):

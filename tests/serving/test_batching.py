@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from lightgc2n.recommending.answers import Recommendations
-from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
+from lightgc2n.recommending.load_bundle import load_bundle
+from lightgc2n.recommending.recommender import Recommender
+from lightgc2n.recommending.results import Recommendations
 from lightgc2n.serving import batching
 from lightgc2n.serving.batching import Batcher
 from lightgc2n.serving.errors import RefusedError
@@ -17,11 +18,11 @@ from tests.recommending.test_bundle import assert_same
 
 
 @pytest.fixture(scope="module")
-def bundle() -> BundleRecommender:
+def bundle() -> Recommender:
     return load_bundle(bundle_of("lightgc2n"))
 
 
-def kinds(bundle: BundleRecommender) -> list[dict[str, Any]]:
+def kinds(bundle: Recommender) -> list[dict[str, Any]]:
     """Questions of all kinds: short and long, with wishes and without, of known accounts and of strangers."""
     accounts, items = bundle.dataset.accounts, list(bundle.dataset.items)
     found: list[dict[str, Any]] = [{"account": account, "k": 1 + place % 30} for place, account in enumerate(accounts)]
@@ -34,7 +35,7 @@ def kinds(bundle: BundleRecommender) -> list[dict[str, Any]]:
     ]
 
 
-def ask_at_once(bundle: BundleRecommender, requests: list[list[dict[str, Any]]]) -> tuple[list[Any], list[int]]:
+def ask_at_once(bundle: Recommender, requests: list[list[dict[str, Any]]]) -> tuple[list[Any], list[int]]:
     """What each request gets when all come in one moment, and the sizes of the batches."""
     sizes: list[int] = []
 
@@ -49,7 +50,7 @@ def ask_at_once(bundle: BundleRecommender, requests: list[list[dict[str, Any]]])
     return asyncio.run(everybody()), sizes
 
 
-def test_batched_equals_single(bundle: BundleRecommender) -> None:
+def test_batched_equals_single(bundle: Recommender) -> None:
     asks = kinds(bundle)
     found, sizes = ask_at_once(bundle, [[ask] for ask in asks])
     for (answer,), ask in zip(found, asks, strict=True):
@@ -57,7 +58,7 @@ def test_batched_equals_single(bundle: BundleRecommender) -> None:
     assert sizes == [64, len(asks) - 64]
 
 
-def test_a_long_request_lets_others_in_between(bundle: BundleRecommender) -> None:
+def test_a_long_request_lets_others_in_between(bundle: Recommender) -> None:
     long, short = kinds(bundle) * 3, [{"account": bundle.dataset.accounts[3]}]
     order: list[str] = []
 
@@ -79,7 +80,7 @@ def test_a_long_request_lets_others_in_between(bundle: BundleRecommender) -> Non
         assert_same(answer, bundle.recommend(**ask))
 
 
-def test_batches_stay_small_in_memory(bundle: BundleRecommender, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_stay_small_in_memory(bundle: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
     items = list(bundle.dataset.items)
     asks = [{"history": (items * 3)[: 10 + 90 * (place % 3)]} for place in range(30)]
     monkeypatch.setattr(batching, "MOST_CELLS", 400)  # two histories of 190 side by side, or forty of 10
@@ -94,7 +95,7 @@ def test_batches_stay_small_in_memory(bundle: BundleRecommender, monkeypatch: py
     assert set(ask_at_once(bundle, [[{"account": one}] for one in bundle.dataset.accounts[:5]])[1]) == {1}
 
 
-def test_one_that_fails_does_not_take_others_along(bundle: BundleRecommender, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_fails_does_not_take_others_along(bundle: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
     answer, poison = bundle.answer, bundle.dataset.accounts[7]
 
     def failing(questions: Any) -> Any:
@@ -112,7 +113,7 @@ def test_one_that_fails_does_not_take_others_along(bundle: BundleRecommender, mo
             assert result[0].account_id == account
 
 
-def test_who_has_gone_is_not_answered(bundle: BundleRecommender) -> None:
+def test_who_has_gone_is_not_answered(bundle: Recommender) -> None:
     async def everybody() -> list[int]:
         sizes: list[int] = []
         begin = threading.Event()
@@ -132,7 +133,7 @@ def test_who_has_gone_is_not_answered(bundle: BundleRecommender) -> None:
     assert asyncio.run(everybody()) == [9]
 
 
-def test_each_is_answered_by_the_bundle_that_it_was_prepared_with(bundle: BundleRecommender) -> None:
+def test_each_is_answered_by_the_bundle_that_it_was_prepared_with(bundle: Recommender) -> None:
     other = load_bundle(bundle_of("sasrec"))
 
     async def everybody() -> list[list[Recommendations]]:
@@ -148,7 +149,7 @@ def test_each_is_answered_by_the_bundle_that_it_was_prepared_with(bundle: Bundle
         assert_same(found, one)
 
 
-def test_more_than_may_wait_is_refused(bundle: BundleRecommender) -> None:
+def test_more_than_may_wait_is_refused(bundle: Recommender) -> None:
     async def everybody() -> list[Any]:
         with ThreadPoolExecutor(1) as lane:
             batcher = Batcher(lane, 10)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lightgc2n.recommending.bundle import load_bundle
+from lightgc2n.recommending.load_bundle import load_bundle
 from tests.cli.test_commands import run
 from tests.export.town import bundle_of
 from tests.serving.load import asking

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lightgc2n.serving import connections
-from lightgc2n.serving.connections import OTHER_FILES, client_of, most_connections
+from lightgc2n.serving.connections import RESERVED_FILES, client_of, most_connections
 from lightgc2n.serving.settings import Limits
 from tests.export.town import bundle_of
 from tests.serving.running import Client, command, running, wait_for
@@ -155,6 +155,6 @@ def test_as_many_as_there_are_descriptors_for(monkeypatch: pytest.MonkeyPatch) -
     def able(number: int) -> Any:
         return lambda _what: (number, number)
 
-    for number, most in ((10_000, 512), (512 + OTHER_FILES, 512), (300, 300 - OTHER_FILES), (3, 1)):
+    for number, most in ((10_000, 512), (512 + RESERVED_FILES, 512), (300, 300 - RESERVED_FILES), (3, 1)):
         monkeypatch.setattr(connections.resource, "getrlimit", able(number))
         assert most_connections(Limits()) == most

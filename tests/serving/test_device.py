@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from lightgc2n.recommending.answers import Recommendation, Recommendations
-from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
+from lightgc2n.recommending.load_bundle import load_bundle
+from lightgc2n.recommending.recommender import Recommender
+from lightgc2n.recommending.results import Recommendation, Recommendations
 from tests.export.town import EXPORTED, bundle_of
 from tests.recommending.test_bundle import assert_same, log_of_bundle
 from tests.serving.folders import NEEDS_CHROMIUM, NEEDS_RUNTIME, PAGE, opened_page, served
@@ -37,7 +38,7 @@ def page(folders: dict[str, Path]) -> Iterator[Any]:
         yield page
 
 
-def opened(page: Any, folders: dict[str, Path], model: str, int8: bool) -> BundleRecommender:
+def opened(page: Any, folders: dict[str, Path], model: str, int8: bool) -> Recommender:
     """The bundle, opened in the browser too."""
     name = f"{model}-{int8}"
     folders[name] = bundle_of(model, int8)
@@ -59,7 +60,7 @@ def test_the_same_lists(model: str, int8: bool, page: Any, folders: dict[str, Pa
     items, log = list(bundle.dataset.items), log_of_bundle(bundle, 3)
     for history in (items[:5], log, [log[0]], log * 3):
         assert_same(asked(page, history=history, k=20), bundle.recommend(history=history, k=20))
-    new = [items[place] for place, count in enumerate(bundle.device.popularity) if count == 0]
+    new = [items[place] for place, count in enumerate(bundle.scorer.popularity) if count == 0]
     for wish, words in (
         ({"exclude_seen": True}, {"excludeSeen": True}),
         ({"allow": [*items[:3], *new], "k": 50}, {"allow": [*items[:3], *new], "k": 50}),
@@ -77,8 +78,8 @@ def test_the_same_lists(model: str, int8: bool, page: Any, folders: dict[str, Pa
 def test_a_known_account_that_brings_what_the_server_knows_of_it(page: Any, folders: dict[str, Path]) -> None:
     bundle = opened(page, folders, "lightgc2n", int8=False)
     account, log = bundle.dataset.accounts[3], log_of_bundle(bundle, 3)
-    start = bundle.server.vectors_of([3])[0].tolist()
-    held = bundle.server.held_by(3)
+    start = bundle.scorer.server.vectors_of([3])[0].tolist()
+    held = bundle.scorer.server.held_by(3)
     more = [bundle.dataset.items[item] for item in ([] if held is None else held)]
     found, wanted = asked(page, history=log, account=start, held=more), bundle.recommend(account)
     assert_same(Recommendations(account, found.items), wanted)

@@ -13,15 +13,15 @@ from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.export.onnx_tables import as_bytes
 from lightgc2n.export.people_tables import write_people
-from lightgc2n.people import count_training
+from lightgc2n.people import assigning, contrast, count_people, count_training, session_features
 from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE, CountHead
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Logs, newest_sessions
 from lightgc2n.recommending.bundle_files import FINDER, FINDER_FACTS, BundleFiles
-from lightgc2n.recommending.bundle_people import read_finder
-from lightgc2n.recommending.finders import training_logs
-from lightgc2n.recommending.people import by_weight
-from lightgc2n.recommending.persons import MOST_SESSIONS
+from lightgc2n.recommending.bundle_people import finder_constants, read_finder
+from lightgc2n.recommending.load_run import training_logs
+from lightgc2n.recommending.people_report import by_weight
+from lightgc2n.recommending.recommender import ANALYSED_SESSIONS
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from tests.serving.folders import NEEDS_CHROMIUM, PAGE, opened_page, served
 
@@ -125,26 +125,54 @@ def test_people_are_the_same(
     assert max(len(set(one.session.tolist())) for one in wanted) > 400
 
 
+def test_constants_come_from_the_bundle(
+    logs: Logs,
+    learned: dict[bool, PeopleFinder],
+    page: Any,
+    folders: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With other constants in Python, written into the bundle, the browser finds what Python then finds."""
+    finder, some = learned[True], histories(logs)[:12]
+    before = [finder.find(*history).share for history in some]
+    others = {"FIT_WEIGHT": 1.5, "SUM_WEIGHT": 0.3, "DOUBT": 0.4, "STEPS": 3, "CENTRE_STEPS": 2}
+    for name, value in others.items():
+        monkeypatch.setattr(assigning, name, value)
+    monkeypatch.setattr(contrast, "FARTHEST", 2)
+    monkeypatch.setattr(contrast, "LEAST_RATIO", 0.3)
+    monkeypatch.setattr(count_people, "FARTHEST", 1)
+    monkeypatch.setattr(session_features, "HALF_AN_HOUR", 0.5)
+    write_people(tmp_path, finder, int8=False)
+    folders["others"] = tmp_path
+    found = page.evaluate(FIND, ["others", [as_lists(history) for history in some]])
+    wanted = [by_weight(finder.find(*history)) for history in some]
+    for one, other in zip(found, wanted, strict=True):
+        assert_twins(one, other)
+    pairs = zip(before, wanted, strict=True)
+    assert any(one.shape != new.share.shape or abs(one - new.share).max() > 0.01 for one, new in pairs)
+
+
 def test_of_a_long_history_the_same_part_is_analysed(page: Any, learned: dict[bool, PeopleFinder]) -> None:
     """310 sessions of two events: the browser leaves out what the service leaves out."""
-    cut = """async ([gap, histories]) => {
+    cut = """async ([gap, constants, histories]) => {
       const { analysed } = await import("/page/device/people.js");
-      return histories.map(([items, times]) => analysed({ gap, catalogue: 1000 }, items, times));
+      return histories.map(([items, times]) => analysed({ gap, constants, catalogue: 1000 }, items, times));
     }"""
     items, times = np.arange(620), np.repeat(np.arange(310), 2) * 40_000_000_000
     for timed in (True, False):
         finder = learned[timed]
         asked = [(items[:few] % 90, times[:few] if timed else None) for few in (1, 100, 300, 601, 620)]
-        found = page.evaluate(cut, [finder.gap, [as_lists(history) for history in asked]])
+        found = page.evaluate(cut, [finder.gap, finder_constants(), [as_lists(history) for history in asked]])
         for one, history in zip(found, asked, strict=True):
-            newest = newest_sessions(finder.sessions_of(*history), MOST_SESSIONS)
+            newest = newest_sessions(finder.sessions_of(*history), ANALYSED_SESSIONS)
             assert one["items"] == history[0][newest].tolist()
             assert one["times"] == (history[1][newest].tolist() if timed else None)
         assert len(found[-1]["items"]) == (600 if timed else 300)
 
 
 def test_times_are_read_alike(page: Any) -> None:
-    from lightgc2n.recommending.history_times import read_times
+    from lightgc2n.recommending.histories import read_times
 
     written = ["2024-05-01 09:00", "2024-05-01T09:00:00.000001", "1969-12-31", "2024-02-29T23:59:59Z"]
     written += ["2024-05-01T11:00:00+02:00", "2024-05-01 11:00-0530"]

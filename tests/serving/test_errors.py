@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.serving.errors import RefusedError, from_problem
-from lightgc2n.serving.json_size import MOST_NESTED, SMALL, refuse_shape
+from lightgc2n.serving.errors import RefusedError, from_library_error
+from lightgc2n.serving.limits import MOST_NESTED, UNCHECKED_BYTES, refuse_too_many_values
 from lightgc2n.serving.settings import Limits, ServiceSettings, read_keys, refuse_open_door
 from tests.export.town import bundle_of
 from tests.serving.running import Client, Running, running, wait_for
@@ -189,10 +189,10 @@ def test_signs_inside_of_names_are_not_counted() -> None:
     names = [f'[{number}, {{x: 1}}, "y", \\' for number in range(9_000)]
     body = json.dumps({"history": [], "deny": names}).encode()
     assert body.count(b"[") + body.count(b"{") > MOST_NESTED
-    refuse_shape(body, 40_000)
+    refuse_too_many_values(body, 40_000)
     with pytest.raises(RefusedError, match="at most 8,000 values"):
-        refuse_shape(body, 8_000)
-    refuse_shape(b"[" * SMALL, 1)  # what is small is read at once
+        refuse_too_many_values(body, 8_000)
+    refuse_too_many_values(b"[" * UNCHECKED_BYTES, 1)  # what is small is read at once
 
 
 @pytest.fixture(scope="module")
@@ -388,5 +388,5 @@ def test_names_for_a_service_without_keys() -> None:
 
 
 def test_what_the_command_calls_an_option_is_a_field_here() -> None:
-    told = from_problem(DataError("v--a: holds no histories. Give --history, or both (--account)."))
+    told = from_library_error(DataError("v--a: holds no histories. Give --history, or both (--account)."))
     assert told.message == "v--a: holds no histories. Give history, or both (account)."

@@ -9,7 +9,16 @@ import pytest
 
 from lightgc2n.serving.errors import RefusedError
 from lightgc2n.serving.fair_pool import AbandonedError, Check, FairPool
-from lightgc2n.serving.request_memory import FREE_BYTES, Memory
+from lightgc2n.serving.request_memory import UNCOUNTED_BYTES, RequestMemory
+
+
+async def run_job(pool: FairPool, client: str, work: Callable[[Check], str]) -> str:
+    """The result of the work; cancelling the caller stops the job."""
+    job = pool.start(client, work)
+    try:
+        return await job.result
+    finally:
+        pool.stop(job)
 
 
 class Gate:
@@ -54,7 +63,7 @@ async def until(holds: Callable[[], bool]) -> None:
 def test_clients_take_turns() -> None:
     async def test(pool: FairPool, gate: Gate) -> None:
         names = ("a1", "a2", "a3", "b1", "c1", "b2")
-        jobs = [asyncio.ensure_future(pool.run(name[0], gate.work(name))) for name in names]
+        jobs = [asyncio.ensure_future(run_job(pool, name[0], gate.work(name))) for name in names]
         await until(lambda: pool.waiting == 5)
         gate.go.set()
         assert await asyncio.gather(*jobs) == list(names)
@@ -65,33 +74,33 @@ def test_clients_take_turns() -> None:
 
 def test_one_client_may_wait_with_a_few_only() -> None:
     async def test(pool: FairPool, gate: Gate) -> None:
-        jobs = [asyncio.ensure_future(pool.run("a", gate.work(name))) for name in ("a1", "a2", "a3")]
+        jobs = [asyncio.ensure_future(run_job(pool, "a", gate.work(name))) for name in ("a1", "a2", "a3")]
         await until(lambda: pool.waiting == 2)
         with pytest.raises(RefusedError, match="3 such requests of yours") as refused:
-            await pool.run("a", gate.work("a4"))
+            await run_job(pool, "a", gate.work("a4"))
         assert (refused.value.status, refused.value.headers) == (429, {"Retry-After": "1"})
-        other = asyncio.ensure_future(pool.run("b", gate.work("b1")))
+        other = asyncio.ensure_future(run_job(pool, "b", gate.work("b1")))
         await until(lambda: pool.waiting == 3)
         gate.go.set()
         assert await asyncio.gather(*jobs, other) == ["a1", "a2", "a3", "b1"]
-        assert await pool.run("a", gate.work("a5")) == "a5"
+        assert await run_job(pool, "a", gate.work("a5")) == "a5"
 
     in_pool(test, 1, 10, 3)
 
 
 def test_a_full_queue_takes_from_who_has_most() -> None:
     async def test(pool: FairPool, gate: Gate) -> None:
-        jobs = [asyncio.ensure_future(pool.run("a", gate.work(f"a{number}"))) for number in range(5)]
+        jobs = [asyncio.ensure_future(run_job(pool, "a", gate.work(f"a{number}"))) for number in range(5)]
         await until(lambda: pool.waiting == 4)
-        first = asyncio.ensure_future(pool.run("b", gate.work("b1")))
+        first = asyncio.ensure_future(run_job(pool, "b", gate.work("b1")))
         await until(jobs[4].done)
-        with pytest.raises(RefusedError, match="others wait too"):
+        with pytest.raises(RefusedError, match="the queue is full"):
             jobs[4].result()
-        second = asyncio.ensure_future(pool.run("c", gate.work("c1")))
+        second = asyncio.ensure_future(run_job(pool, "c", gate.work("c1")))
         await until(jobs[3].done)
         assert (pool.waiting, type(jobs[3].exception())) == (4, RefusedError)
         with pytest.raises(RefusedError, match="4 such requests wait"):
-            await pool.run("b", gate.work("b2"))
+            await run_job(pool, "b", gate.work("b2"))
         gate.go.set()
         assert await asyncio.gather(*jobs[:3], first, second) == ["a0", "a1", "a2", "b1", "c1"]
 
@@ -100,14 +109,14 @@ def test_a_full_queue_takes_from_who_has_most() -> None:
 
 def test_what_nobody_waits_for_is_not_done() -> None:
     async def test(pool: FairPool, gate: Gate) -> None:
-        running, waiting = (asyncio.ensure_future(pool.run("a", gate.work(name))) for name in ("a1", "a2"))
+        running, waiting = (asyncio.ensure_future(run_job(pool, "a", gate.work(name))) for name in ("a1", "a2"))
         await until(lambda: gate.begun == ["a1"])
         for job in (running, waiting):
             job.cancel()
         await until(lambda: running.done() and waiting.done())
         assert pool.waiting == 0
         gate.go.set()
-        assert await pool.run("b", gate.work("b1")) == "b1"
+        assert await run_job(pool, "b", gate.work("b1")) == "b1"
         await until(lambda: pool.running == 0)
 
     gate = in_pool(test, 1, 10, 5)
@@ -116,10 +125,10 @@ def test_what_nobody_waits_for_is_not_done() -> None:
 
 def test_a_caller_that_goes_just_when_its_job_would_be_refused() -> None:
     async def test(pool: FairPool, gate: Gate) -> None:
-        jobs = [asyncio.ensure_future(pool.run("a", gate.work(f"a{number}"))) for number in range(3)]
+        jobs = [asyncio.ensure_future(run_job(pool, "a", gate.work(f"a{number}"))) for number in range(3)]
         await until(lambda: pool.waiting == 2)
         jobs[2].cancel()  # it has not noticed yet when the next one comes
-        other = asyncio.ensure_future(pool.run("b", gate.work("b1")))
+        other = asyncio.ensure_future(run_job(pool, "b", gate.work("b1")))
         await until(lambda: jobs[2].done() and pool.waiting == 2)
         gate.go.set()
         assert await asyncio.gather(jobs[0], jobs[1], other) == ["a0", "a1", "b1"]
@@ -130,26 +139,26 @@ def test_a_caller_that_goes_just_when_its_job_would_be_refused() -> None:
 def test_a_mistake_is_that_of_its_own_request() -> None:
     async def test(pool: FairPool, gate: Gate) -> None:
         with pytest.raises(ZeroDivisionError):
-            await pool.run("a", lambda _check: 1 // 0)
+            await run_job(pool, "a", lambda _check: 1 // 0)
         gate.go.set()
-        assert await pool.run("a", gate.work("a2")) == "a2"
+        assert await run_job(pool, "a", gate.work("a2")) == "a2"
 
     in_pool(test, 1, 10, 5)
 
 
 def test_memory_is_shared() -> None:
-    memory = Memory(1_000_000)
-    one, more, other = memory.hold("a"), memory.hold("a"), memory.hold("b")
+    memory = RequestMemory(1_000_000)
+    one, more, other = memory.reserve("a"), memory.reserve("a"), memory.reserve("b")
     assert one.grow_to(400_000)
     assert not more.grow_to(200_000), "half is for others"
-    assert more.grow_to(FREE_BYTES), "what is small always fits"
+    assert more.grow_to(UNCOUNTED_BYTES), "what is small always fits"
     assert other.grow_to(500_000)
     assert not other.grow_to(700_000)
-    with pytest.raises(RefusedError, match="fill the memory"):
+    with pytest.raises(RefusedError, match="used up their memory limit"):
         other.need(700_000)
     assert memory.held == 900_000
     for hold in (one, more, other, other):
         hold.release()
     assert memory.held == 0
     assert one.grow_to(5_000_000), "alone, even the largest fits"
-    assert not other.grow_to(FREE_BYTES + 1)
+    assert not other.grow_to(UNCOUNTED_BYTES + 1)

@@ -10,7 +10,7 @@ import pytest
 
 from lightgc2n.serving import logs
 from lightgc2n.serving.log_writer import LineWriter
-from lightgc2n.serving.logs import LIBRARIES, Repeats, flush_logs, log, log_problem, set_up_logs
+from lightgc2n.serving.logs import LIBRARIES, RepeatFilter, flush_logs, log, log_problem, set_up_logs
 from tests.export.town import bundle_of
 from tests.serving.running import running, wait_for
 
@@ -18,7 +18,7 @@ from tests.serving.running import running, wait_for
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing has been logged before, and no thread does the writing."""
-    monkeypatch.setattr(logs, "_repeats", Repeats())
+    monkeypatch.setattr(logs, "_repeats", RepeatFilter())
     monkeypatch.setattr(logs, "_writer", None)
 
 
@@ -60,16 +60,16 @@ def test_requests_are_logged(capsys: pytest.CaptureFixture[str], with_ids: bool)
     assert [one["event"] for one in told(written)][-2:] == ["draining", "ended"]
 
 
-@pytest.mark.parametrize("with_words", [False, True])
-def test_unexpected_errors_are_logged_by_their_place(capsys: pytest.CaptureFixture[str], with_words: bool) -> None:
+@pytest.mark.parametrize("with_message", [False, True])
+def test_unexpected_errors_are_logged_by_their_place(capsys: pytest.CaptureFixture[str], with_message: bool) -> None:
     try:
         {}["h000001"]
     except KeyError as problem:
-        log_problem(problem, with_words)
+        log_problem(problem, with_message)
     (found,) = told(capsys.readouterr().err)
     assert (found["event"], found["problem"], found["level"]) == ("failed", "KeyError", "error")
     assert found["at"][0].startswith(f"{__file__}:")
-    assert found.get("words") == ("'h000001'" if with_words else None)
+    assert found.get("words") == ("'h000001'" if with_message else None)
 
 
 def test_a_line_a_thing(capsys: pytest.CaptureFixture[str], server_words: logging.Logger) -> None:
@@ -118,7 +118,7 @@ def test_the_same_error_is_logged_once_a_second(
 
 def test_different_problems_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "MOST_KINDS", 3)
-    repeats = Repeats()
+    repeats = RepeatFilter()
     for number in range(9):
         assert repeats.passing({"event": f"e{number}"}, 1.0) == {"event": f"e{number}"}
     assert len(repeats._kinds) == 3

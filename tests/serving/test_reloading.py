@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from lightgc2n.recommending.bundle import load_bundle
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
+from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.serving import live_bundle
-from lightgc2n.serving.live_bundle import open_served, stamp
+from lightgc2n.serving.live_bundle import fingerprint, load_served
 from tests.export.town import bundle_of
 from tests.recommending.test_bundle import assert_same, lists_from
 from tests.serving.load import asking
@@ -134,16 +134,16 @@ def test_a_forgotten_account_is_gone_soon(tmp_path: Path) -> None:
 
 
 def test_what_changes_with_the_bundle(link: Path, tmp_path: Path) -> None:
-    first = stamp(link)
-    assert stamp(link) == first
+    first = fingerprint(link)
+    assert fingerprint(link) == first
     point(link, bundle_of("sasrec"))
-    assert stamp(link) != first
+    assert fingerprint(link) != first
     shutil.copytree(bundle_of("sasrec"), tmp_path / "copy")
     point(link, tmp_path / "copy")
-    second = stamp(link)
+    second = fingerprint(link)
     (tmp_path / "copy" / "server" / "SHA256SUMS").write_text("")
-    assert stamp(link) != second
-    assert stamp(tmp_path / "nothing") == (str(tmp_path / "nothing"), None, None, None)
+    assert fingerprint(link) != second
+    assert fingerprint(tmp_path / "nothing") == (str(tmp_path / "nothing"), None, None, None)
 
 
 def config_with(bundle: Path, text: str, other: str) -> None:
@@ -193,11 +193,11 @@ class Failing:
     def __init__(self, *problems: Exception) -> None:
         self.problems, self.calls = [*problems], 0
 
-    def __call__(self, path: Path, titles: Path | None) -> live_bundle.Served:
+    def __call__(self, path: Path, titles: Path | None) -> live_bundle.ServedBundle:
         self.calls += 1
         if self.problems:
             raise self.problems.pop(0)
-        return open_served(path, titles)
+        return load_served(path, titles)
 
 
 def test_a_passing_fault_is_tried_again(
@@ -206,7 +206,7 @@ def test_a_passing_fault_is_tried_again(
     """Nothing about the folder changes between the tries; an error of any kind is one that may pass."""
     noted, client = Noted(capsys), service.client()
     loads = Failing(MemoryError("no room"), MemoryError("no room"), ZeroDivisionError("odd"), MemoryError("no room"))
-    monkeypatch.setattr(live_bundle, "open_served", loads)
+    monkeypatch.setattr(live_bundle, "load_served", loads)
     point(link, bundle_of("sasrec"))
     wait_for(lambda: client.get("/v1/model").json["model"] == "sasrec")
     reasons = [event["reason"] for event in noted.events("bundle_refused")]
@@ -245,7 +245,7 @@ def test_tries_come_less_and_less_often(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(live_bundle.time, "monotonic", lambda: now)
     link = tmp_path / "live"
     link.symlink_to(bundle_of("sasrec"))
-    shelf = live_bundle.Shelf(link, None, 1.0)
+    shelf = live_bundle.BundleWatcher(link, None, 1.0)
     point(link, tmp_path)
     tried = []
 
@@ -263,7 +263,7 @@ def test_tries_come_less_and_less_often(tmp_path: Path, monkeypatch: pytest.Monk
                     tried.append(now)
 
     loads = Failing(*(OSError("away") for _ in range(400)))
-    monkeypatch.setattr(live_bundle, "open_served", loads)
+    monkeypatch.setattr(live_bundle, "load_served", loads)
     asyncio.run(look())
     pauses = [later - earlier for earlier, later in pairwise(tried)]
     assert pauses == [2.0, 4.0, 8.0, 16.0, 32.0, *(60.0,) * (len(pauses) - 5)]

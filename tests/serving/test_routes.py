@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from lightgc2n.recommending.answers import Recommendations
-from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
+from lightgc2n.recommending.load_bundle import load_bundle
+from lightgc2n.recommending.recommender import Recommender
+from lightgc2n.recommending.results import Recommendations
 from lightgc2n.serving import schemas
 from tests.serving.running import Client, Reply, Running, running, seeing_two
 
@@ -20,12 +21,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bundle(folder: Path) -> BundleRecommender:
+def bundle(folder: Path) -> Recommender:
     return load_bundle(folder)
 
 
 @pytest.fixture(scope="module")
-def titles(bundle: BundleRecommender) -> dict[str, str]:
+def titles(bundle: Recommender) -> dict[str, str]:
     return {item: f"The Story of {item.upper()}" for item in bundle.dataset.items[::2]}
 
 
@@ -60,11 +61,11 @@ def assert_list(found: dict[str, Any], wanted: Recommendations, titles: dict[str
     assert [one.get("title") for one in found["items"]] == [titles.get(one.item_id) for one in wanted]
 
 
-def log_of(bundle: BundleRecommender, account: str) -> list[str]:
+def log_of(bundle: Recommender, account: str) -> list[str]:
     return [bundle.dataset.items[event] for event in bundle.prepare(account).events]
 
 
-def ways_to_ask(bundle: BundleRecommender) -> list[dict[str, Any]]:
+def ways_to_ask(bundle: Recommender) -> list[dict[str, Any]]:
     accounts, items = bundle.dataset.accounts, list(bundle.dataset.items)
     log = log_of(bundle, accounts[4])
     return [
@@ -83,7 +84,7 @@ def ways_to_ask(bundle: BundleRecommender) -> list[dict[str, Any]]:
     ]
 
 
-def test_every_way_to_ask(client: Client, bundle: BundleRecommender, titles: dict[str, str]) -> None:
+def test_every_way_to_ask(client: Client, bundle: Recommender, titles: dict[str, str]) -> None:
     for body in ways_to_ask(bundle):
         found = valid(client.recommend(**body), schemas.Answer)
         assert_list(found, bundle.recommend(**body), titles)
@@ -91,7 +92,7 @@ def test_every_way_to_ask(client: Client, bundle: BundleRecommender, titles: dic
     assert valid(client.recommend(account=bundle.dataset.accounts[0]), schemas.Answer)["fallback"] is False
 
 
-def test_several_at_once(client: Client, bundle: BundleRecommender, titles: dict[str, str]) -> None:
+def test_several_at_once(client: Client, bundle: Recommender, titles: dict[str, str]) -> None:
     asks = ways_to_ask(bundle)
     wrong = [{"account": "nobody"}, {"history": ["x"], "deny": ["not there"]}]
     reply = client.recommend(requests=[*asks, *wrong, {"account": bundle.dataset.accounts[7]}])
@@ -102,7 +103,7 @@ def test_several_at_once(client: Client, bundle: BundleRecommender, titles: dict
     assert_list(answers[-1], bundle.recommend(bundle.dataset.accounts[7]), titles)
 
 
-def test_a_thousand_at_once(client: Client, bundle: BundleRecommender, titles: dict[str, str]) -> None:
+def test_a_thousand_at_once(client: Client, bundle: Recommender, titles: dict[str, str]) -> None:
     accounts = [bundle.dataset.accounts[n % 60] for n in range(1000)]
     reply = client.recommend(requests=[{"account": account, "k": 2} for account in accounts])
     wanted = {account: bundle.recommend(account, k=2) for account in set(accounts)}
@@ -111,7 +112,7 @@ def test_a_thousand_at_once(client: Client, bundle: BundleRecommender, titles: d
     assert client.recommend(requests=[{"account": "h"}] * 1001).code == "invalid"
 
 
-def test_the_people_behind_an_account(client: Client, bundle: BundleRecommender, titles: dict[str, str]) -> None:
+def test_the_people_behind_an_account(client: Client, bundle: Recommender, titles: dict[str, str]) -> None:
     for account in bundle.dataset.accounts[:5]:
         found = valid(client.get(f"/v1/accounts/{account}/people?k=3"), schemas.PeopleFound)
         wanted = bundle.people(account, k=3)
@@ -128,7 +129,7 @@ def test_the_people_behind_an_account(client: Client, bundle: BundleRecommender,
         assert_list(found["together"], wanted.together, titles)
 
 
-def test_what_if(client: Client, bundle: BundleRecommender) -> None:
+def test_what_if(client: Client, bundle: Recommender) -> None:
     account = bundle.dataset.accounts[3]
     stored = client.get(f"/v1/accounts/{account}/people").json
     history, times = [one["item"] for one in stored["events"]], [one["time"] for one in stored["events"]]
@@ -141,7 +142,7 @@ def test_what_if(client: Client, bundle: BundleRecommender) -> None:
     assert client.post("/v1/people", {"history": history[:2], "times": times[:1]}).code == "times_do_not_fit"
 
 
-def test_a_history_of_thousands_of_sessions(client: Client, bundle: BundleRecommender) -> None:
+def test_a_history_of_thousands_of_sessions(client: Client, bundle: Recommender) -> None:
     """As the bundle answers in Python: the newest 300 sessions, and a note that says so."""
     items = bundle.dataset.items
     history, times = [items[event % 50] for event in range(5000)], [7 * 3600 * 10**6 * event for event in range(5000)]
@@ -155,13 +156,13 @@ def test_a_history_of_thousands_of_sessions(client: Client, bundle: BundleRecomm
     assert one["notes"] == found["notes"][:1]
 
 
-def test_similar_items(client: Client, bundle: BundleRecommender, titles: dict[str, str]) -> None:
+def test_similar_items(client: Client, bundle: Recommender, titles: dict[str, str]) -> None:
     item = bundle.dataset.items[5]
     assert_list(valid(client.get(f"/v1/items/{item}/similar?k=4"), schemas.Answer), bundle.similar(item, 4), titles)
     assert client.get("/v1/items/nothing/similar").code == "unknown_item"
 
 
-def test_accounts_by_name(client: Client, bundle: BundleRecommender) -> None:
+def test_accounts_by_name(client: Client, bundle: Recommender) -> None:
     found = valid(client.get("/v1/accounts?search=H00001&limit=3"), schemas.AccountsFound)
     assert [one["account"] for one in found["accounts"]] == ["h000010", "h000011", "h000012"]
     assert found["total"] == 10
@@ -172,7 +173,7 @@ def test_accounts_by_name(client: Client, bundle: BundleRecommender) -> None:
     assert client.get("/v1/accounts?search=nobody").json == {"accounts": [], "total": 0}
 
 
-def test_items_by_name_or_title(client: Client, bundle: BundleRecommender, titles: dict[str, str]) -> None:
+def test_items_by_name_or_title(client: Client, bundle: Recommender, titles: dict[str, str]) -> None:
     item = bundle.dataset.items[10]
     found = valid(client.get(f"/v1/items?search=story%20of%20{item}"), schemas.ItemsFound)
     assert {"item": item, "title": titles[item]} in found["items"]
@@ -180,7 +181,7 @@ def test_items_by_name_or_title(client: Client, bundle: BundleRecommender, title
     assert client.get("/v1/items").json["total"] == len(bundle.dataset.items)
 
 
-def test_what_is_served(client: Client, bundle: BundleRecommender) -> None:
+def test_what_is_served(client: Client, bundle: Recommender) -> None:
     found = valid(client.get("/v1/model"), schemas.ModelFacts)
     assert (found["model"], found["items"], found["accounts"]) == ("lightgc2n", len(bundle.dataset.items), 60)
     assert found["card"].startswith("# lightgc2n on")

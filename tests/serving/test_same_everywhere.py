@@ -13,9 +13,9 @@ import onnxruntime
 import pytest
 from safetensors.numpy import load_file
 
-from lightgc2n.recommending.answers import Recommendation, Recommendations
-from lightgc2n.recommending.bundle import load_bundle
-from lightgc2n.recommending.recommender import load
+from lightgc2n.recommending.load_bundle import load_bundle
+from lightgc2n.recommending.load_run import load_run as load
+from lightgc2n.recommending.results import Recommendation, Recommendations
 from tests.cli.test_commands import run
 from tests.export.town import EXPORTED, bundle_of, run_of
 from tests.recommending.test_bundle import assert_same, lists_from
@@ -118,10 +118,10 @@ def test_the_browser(model: str, raw: list[str], wanted: dict[str, Recommendatio
     """What the server alone knows of the account, where it starts and what it holds, is brought along."""
     bundle = load_bundle(bundle_of(model))
     place, ids = bundle.dataset.accounts.index(ACCOUNT), bundle.dataset.items
-    held = bundle.server.held_by(place)
+    held = bundle.scorer.server.held_by(place)
     known = {
         "history": [ids[item] for item in bundle.prepare(ACCOUNT).events],
-        "account": bundle.server.vectors_of([place])[0].tolist(),
+        "account": bundle.scorer.server.vectors_of([place])[0].tolist(),
         "held": [] if held is None else [ids[item] for item in held],
     }
     with opened_page(f"http://127.0.0.1:{service.port}/page/device/bundle.js") as page:

@@ -16,9 +16,9 @@ from lightgc2n.errors import DataError
 from lightgc2n.export import write_bundle
 from lightgc2n.export.write_bundle import ExportOptions, export_run
 from lightgc2n.files.writer_lock import workshop_of
-from lightgc2n.recommending.bundle import load_bundle
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
-from lightgc2n.recommending.recommender import load
+from lightgc2n.recommending.load_bundle import load_bundle
+from lightgc2n.recommending.load_run import load_run as load
 from lightgc2n.training import forget_run
 from lightgc2n.training.checkpoints import load_checkpoint
 from lightgc2n.training.forget_run import forget_in_run

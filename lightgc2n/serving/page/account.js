@@ -1,4 +1,4 @@
-// One account: what is asked about it, what is changed for a try, and what follows from that.
+// The page of one account: its people and lists, and how they change with an edited history.
 
 import { findItems, peopleIf, peopleOf, recommend } from "./api.js";
 import { counted, element, failure, say, show, waiting } from "./dom.js";
@@ -34,11 +34,11 @@ import { headline, quoted, sureness } from "./words.js";
 const K = 10;
 const PARTS = ["summary", "marks", "chosen", "people", "lists", "whatif"];
 
-/** Draws accounts into `place`. `opened(account)` is told which one is there. */
+/** Draws accounts into `place`. `opened(account)` is called with the account that is shown. */
 export function accountView(place, opened) {
   const parts = Object.fromEntries(PARTS.map((name) => [name, element("div", { class: `part-${name}` })]));
   let now = null; // what parts.js draws
-  let turn = 0; // of all questions the newest; what answers an older one is thrown away
+  let turn = 0; // number of the newest request; older responses are discarded
 
   async function open(account) {
     const mine = (turn += 1);
@@ -62,7 +62,7 @@ export function accountView(place, opened) {
     }
   }
 
-  /** Where a bundle cannot tell people apart, the account's list is still there. */
+  /** Without a people finder only the account's list is shown. */
   async function openWithoutPeople(account, problem, mine) {
     const list = problem.code === "cannot_be_answered" ? await recommend({ account, k: K }).catch(() => null) : null;
     if (mine !== turn) return;
@@ -77,7 +77,7 @@ export function accountView(place, opened) {
     opened(account);
   }
 
-  /** Nobody's account: a history from nothing. */
+  /** Starts with an empty history, without an account. */
   async function blank() {
     const mine = (turn += 1);
     try {
@@ -96,7 +96,7 @@ export function accountView(place, opened) {
     draw();
   }
 
-  /** Another history: asks for it, and for the unchanged one in the same way, with which it is compared. */
+  /** Requests the edited history and, for comparison, the unchanged one. */
   async function change(entries, sentence, past) {
     const mine = (turn += 1);
     const { account, timed, base, stored } = now;
@@ -217,7 +217,7 @@ function addition(add) {
   });
 }
 
-/** Jumps within the tab, and leaves the address alone. */
+/** Scrolls within the tab without changing the address. */
 function jump(event) {
   event.preventDefault();
   document.getElementById("next").scrollIntoView();

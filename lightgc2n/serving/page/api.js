@@ -1,4 +1,4 @@
-// The service's public API; nothing else is asked.
+// Client of the service's public API.
 
 export class ServiceError extends Error {
   constructor(status, code, message) {
@@ -17,8 +17,8 @@ const HEADINGS = {
   503: "The service is busy",
 };
 
-let key = null; // in memory alone
-let asking = null; // the question for a key that is open now, if one is
+let key = null; // kept in memory only
+let asking = null; // the open key prompt, if there is one
 let askForKey = async () => null;
 
 /** `question(wrong)` shows a form and gives the key, or null. */

@@ -11,7 +11,7 @@ const SUGGESTED = 6;
 const part = (id) => document.getElementById(id);
 
 keysComeFrom(askForKey);
-let known = null; // what the service says of its model, asked once
+let known = null; // the response of /v1/model, requested once
 const about = () =>
   (known ??= aboutModel().catch((problem) => {
     known = null;
@@ -72,7 +72,7 @@ function follow() {
   if (wanted && view.current()?.account !== wanted) view.open(wanted);
 }
 
-/** A name out of an address; one that nobody encoded stays as it is. */
+/** Decodes a name of the address; an invalid encoding is returned unchanged. */
 function decoded(name) {
   try {
     return decodeURIComponent(name);

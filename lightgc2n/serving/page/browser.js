@@ -1,4 +1,4 @@
-// The third tab: the same model inside this browser, its milliseconds, and whether its list is the service's.
+// The third tab: runs the model in this browser, measures it, and compares its list with the service's.
 
 import { element, button, counted, failure, show, waiting } from "./dom.js";
 import { fetched, findItems, peopleIf, recommend as askService } from "./api.js";
@@ -7,7 +7,7 @@ import { inWords, nameOf } from "./words.js";
 
 const K = 20;
 const RUNS = 20;
-const SAME_SCORE = 1e-5; // relative; items whose scores are closer may stand either way round
+const SAME_SCORE = 1e-5; // relative; items with closer scores may be in either order
 const MEGABYTE = 1e6;
 
 let opened = null; // the bundle, fetched once
@@ -69,7 +69,7 @@ function howToGetIt() {
   );
 }
 
-/** What is asked: the history that is looked at, or a few items where there is none. */
+/** The shown history, or a few items if there is none. */
 async function historyOf(current) {
   const events = current ? kept(current.entries) : [];
   if (events.length)
@@ -165,7 +165,7 @@ function numbers(facts) {
   );
 }
 
-/** Whether two lists are the same but for items whose scores are as good as equal. */
+/** Whether two lists are equal up to the order of items with nearly equal scores. */
 export function compare(here, there) {
   const scores = new Map(there.map((one) => [one.item, one.score]));
   const differs = here.findIndex((one, place) => {

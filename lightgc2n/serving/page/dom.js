@@ -1,4 +1,4 @@
-// Elements without markup from strings: what comes from the service becomes text and nothing else.
+// Creates elements without parsing HTML: strings of the service always become text nodes.
 
 /**
  * An element with attributes, listeners (`onclick` and the like) and children; a child that is null is left out.
@@ -24,7 +24,7 @@ export function button(text, onclick, attributes = {}) {
   return element("button", { type: "button", onclick, ...attributes }, text);
 }
 
-/** Says a sentence to those who do not see what changed. */
+/** Announces a sentence to screen readers. */
 export function say(sentence) {
   const place = document.getElementById("said");
   place.textContent = "";
@@ -37,7 +37,7 @@ export function show(place, ...children) {
   place.replaceChildren(...children.filter((child) => child !== null));
 }
 
-/** What stands there while an answer is on its way; it appears late, so that a quick answer brings no flicker. */
+/** A loading indicator; it appears with a delay, so that a fast response does not flicker. */
 export function waiting(sentence) {
   return element("p", { class: "waiting" }, sentence);
 }

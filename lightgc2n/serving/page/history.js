@@ -1,7 +1,7 @@
-// A history that can be changed, and what a change does to people and lists. Nothing here draws or asks.
+// An editable history, and the effect of an edit on people and lists. No DOM and no requests here.
 //
 // An entry is {key, item, title, time, sitting, added, removed}. What is removed stays in its place, so that it can be
-// put back, and is left out of what the service is asked.
+// restored, and is left out of requests.
 
 const MINUTE = 60_000,
   DAY = 86_400_000;

@@ -1,8 +1,8 @@
-// A field that suggests while one types: for accounts, and for items to add to a history.
+// An autocomplete field for accounts and items.
 
 import { element, say, show } from "./dom.js";
 
-const PAUSE = 150; // milliseconds after the last letter
+const PAUSE = 150; // milliseconds after the last keystroke
 
 /**
  * A labelled field with suggestions.
@@ -35,7 +35,7 @@ export function picker({ id, label, placeholder, find, named, chosen, nothing, c
     timer = 0;
 
   const close = () => {
-    latest += 1; // an answer that is still on its way opens nothing
+    latest += 1; // ignore responses to earlier requests
     clearTimeout(timer);
     list.hidden = true;
     active = -1;

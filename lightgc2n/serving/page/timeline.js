@@ -3,8 +3,8 @@
 import { button, element, percent, show, styled } from "./dom.js";
 import { dateOf, nameOf, spoken, when } from "./words.js";
 
-const LONGEST_ROW = 12; // marks of one sitting that stand in a row; a longer one goes on in the next
-const SHOWN = 400; // newest events that are drawn before somebody asks for all
+const LONGEST_ROW = 12; // marks of a session in one row; longer sessions wrap
+const SHOWN = 400; // newest events that are drawn before `show all`
 
 /** How a mark looks: full, outlined, or dashed with a small letter. */
 export const degree = (probability) => (probability >= 0.8 ? "sure" : probability >= 0.5 ? "likely" : "unsure");

@@ -1,4 +1,4 @@
-// What numbers mean, in plain words.
+// Sentences that describe the numbers.
 
 import { counted, listed, percent } from "./dom.js";
 import { moment } from "./history.js";
@@ -89,7 +89,7 @@ function likesOf(likes) {
   return `Has ${quoted(first)} ${often(first.times)} as often as everybody${also}.`;
 }
 
-/** Rare items make large numbers that mean no more than many. */
+/** Caps the ratios of rare items, which can be very large. */
 function often(times) {
   if (times > MANY_TIMES) return `over ${MANY_TIMES} times`;
   return `${times >= 10 ? Math.round(times) : times.toFixed(1)} times`;

@@ -1,53 +1,48 @@
 /**
- * From evidence about pairs of sessions to who did what: the twin of `assigning.py`.
+ * Assigns sessions to people by the evidence about pairs of sessions, as `people/assigning.py` does.
  *
  * Evidence is log(p_same / p_other) of each pair: a symmetric matrix in rows, 0 on the diagonal.
  */
 
 import { eigen } from "./eigen.js";
 
-const CENTRE_STEPS = 10;
-const STEPS = 20;
-const FIT_WEIGHT = 3;
-const SUM_WEIGHT = 0.1;
-const DOUBT = 0.2; // left to everybody when mean field begins
-
 /**
- * Evidence ready to be asked for any number of people; what all of them need is computed once.
+ * Precomputes what the assignment needs for every number of people.
  *
  * @param {Float64Array[]} evidence
  * @param {number[]} size events of each session; a longer one counts more, by its root
+ * @param {import("./finder.js").Constants} constants
  */
-export function prepare(evidence, size) {
+export function prepare(evidence, size, constants) {
   const weight = size.map(Math.sqrt);
   const ratios = evidence.map((row) => row.map(Math.exp));
   ratios.forEach((row, at) => (row[at] -= 1)); // a session is no evidence about itself
   const weighted = evidence.map((row, at) => row.map((value, other) => value * Math.sqrt(weight[at] * weight[other])));
-  return { evidence, weight, ratios, spectrum: evidence.length > 1 ? eigen(weighted) : null };
+  return { constants, evidence, weight, ratios, spectrum: evidence.length > 1 ? eigen(weighted) : null };
 }
 
 /**
- * How far each session is each person's; rows sum to one.
+ * The share of each person in each session; rows sum to one.
  *
- * @param {ReturnType<typeof prepare>} asked
+ * @param {ReturnType<typeof prepare>} prepared
  * @param {number} people how many there are
  * @returns {Float64Array[]}
  */
-export function assign(asked, people) {
-  const sessions = asked.evidence.length;
-  // Nobody can be shown to have come twice.
-  if (sessions <= people) return asked.evidence.map((_, at) => unit(people, at));
-  const start = spectralStart(asked.spectrum, people);
-  let belongs = start.map((row) => row.map((share) => (1 - DOUBT) * share + DOUBT / people));
-  for (let step = 0; step < STEPS; step++) {
-    const total = product(asked.evidence, masses(belongs, asked.weight));
-    belongs = shares(fits(asked, belongs), total);
+export function assign(prepared, people) {
+  const { constants, evidence, weight } = prepared;
+  // With so few sessions nothing shows that a person came twice.
+  if (evidence.length <= people) return evidence.map((_, at) => unit(people, at));
+  const start = spectralStart(prepared.spectrum, people, constants.centre_steps);
+  let belongs = start.map((row) => row.map((share) => (1 - constants.doubt) * share + constants.doubt / people));
+  for (let step = 0; step < constants.steps; step++) {
+    const total = product(evidence, masses(belongs, weight));
+    belongs = shares(fits(prepared, belongs), total, constants);
   }
   return belongs;
 }
 
 /** Sessions grouped by the leading eigenvectors of the evidence, each scaled by the root of its value; 0 or 1. */
-function spectralStart({ values, vectors }, people) {
+function spectralStart({ values, vectors }, people, centreSteps) {
   const leading = Array.from({ length: people }, (_, place) => values.length - people + place);
   const scales = leading.map((at) => Math.sqrt(Math.max(values[at], 0)));
   const points = Array.from(values, (_, session) => leading.map((at, place) => vectors[at][session] * scales[place]));
@@ -55,7 +50,7 @@ function spectralStart({ values, vectors }, people) {
   let centres = [points[farthest(points, origin)]];
   while (centres.length < people) centres.push(points[farthest(points, centres)]);
   let nearest = [];
-  for (let step = 0; step < CENTRE_STEPS; step++) {
+  for (let step = 0; step < centreSteps; step++) {
     nearest = points.map((point) => smallest(centres.map((centre) => squaredDistance(point, centre))));
     centres = centres.map((_, person) => centreOf(points, nearest, person));
   }
@@ -90,36 +85,37 @@ function unit(length, place) {
 /**
  * How well each session fits each person's other sessions: log((sum of ratios + 1) / (sum of weights + 1)).
  *
- * @param {ReturnType<typeof prepare>} asked
+ * @param {ReturnType<typeof prepare>} prepared
  * @param {Float64Array[]} belongs
  * @returns {Float64Array[]}
  */
-export function fits(asked, belongs) {
-  const mass = masses(belongs, asked.weight);
+export function fits(prepared, belongs) {
+  const mass = masses(belongs, prepared.weight);
   const total = columnSums(mass);
-  return product(asked.ratios, mass).map((row, at) =>
+  return product(prepared.ratios, mass).map((row, at) =>
     row.map((sum, person) => Math.log((sum + 1) / (total[person] - mass[at][person] + 1))),
   );
 }
 
 /**
- * The shares of further sessions, given those of the ones found, as in one mean-field step.
+ * The shares of further sessions, given those of the assigned ones: one mean-field step.
  *
- * @param {Float64Array[]} evidence of each pair of a further session and one found
- * @param {number[]} size events of each session found
- * @param {Float64Array[]} belongs whose these are
+ * @param {Float64Array[]} evidence of each pair of a further and an assigned session
+ * @param {number[]} size events of each assigned session
+ * @param {Float64Array[]} belongs the shares of these
+ * @param {import("./finder.js").Constants} constants
  * @returns {Float64Array[]}
  */
-export function assignOthers(evidence, size, belongs) {
+export function assignOthers(evidence, size, belongs, constants) {
   const mass = masses(belongs, size.map(Math.sqrt));
   const total = columnSums(mass);
   const ratios = evidence.map((row) => row.map(Math.exp));
   const fit = product(ratios, mass).map((row) => row.map((sum, person) => Math.log((sum + 1) / (total[person] + 1))));
-  return shares(fit, product(evidence, mass));
+  return shares(fit, product(evidence, mass), constants);
 }
 
-function shares(fit, total) {
-  return fit.map((row, at) => softmax(row.map((value, person) => FIT_WEIGHT * value + SUM_WEIGHT * total[at][person])));
+function shares(fit, total, { fit_weight, sum_weight }) {
+  return fit.map((row, at) => softmax(row.map((value, person) => fit_weight * value + sum_weight * total[at][person])));
 }
 
 /**

@@ -1,5 +1,5 @@
 /**
- * The device part of a bundle, fetched from one address and checked before any of it is used.
+ * Fetches the device part of a bundle and verifies it before use.
  */
 
 import { readFinder } from "./finder.js";
@@ -23,7 +23,7 @@ const FINDER = "people/finder.safetensors";
  */
 
 /**
- * Fetches a bundle and makes it ready to answer.
+ * Fetches a bundle and opens its graph.
  *
  * @param {string | URL} base the address of the folder, with a slash at its end
  * @param {object} ort the namespace of onnxruntime-web
@@ -40,7 +40,7 @@ export async function openBundle(base, ort, get = (address) => fetch(address)) {
   const items = lines(files["items.txt"]);
   const { popularity } = readArrays(files["weights.safetensors"], ["popularity"]);
   if (items.length !== config.items || popularity.data.length !== config.items) {
-    throw new Error("The files of this bundle do not fit each other: the number of items cannot be right.");
+    throw new Error("The files of this bundle do not match: they have different numbers of items.");
   }
   return {
     config,
@@ -75,7 +75,7 @@ function readSums(listed) {
   return new Map(found.map((line) => splitOnce(line, "  ")).map(([sum, name]) => [name, sum]));
 }
 
-/** Browsers compute checksums only on secure pages, which localhost is; elsewhere the connection is trusted. */
+/** crypto.subtle exists only on secure pages, such as localhost; elsewhere checksums are not verified. */
 async function refuseDamaged(name, file, sums) {
   if (!globalThis.crypto?.subtle) return;
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", file));
@@ -84,7 +84,7 @@ async function refuseDamaged(name, file, sums) {
 }
 
 function openSession(ort, files) {
-  // Threads need a page that is isolated from all others, and would gain little here.
+  // Threads need a cross-origin isolated page, and would gain little here.
   ort.env.wasm.numThreads = 1;
   const weights = { path: "weights.safetensors", data: new Uint8Array(files["weights.safetensors"]) };
   return ort.InferenceSession.create(new Uint8Array(files["model.onnx"]), {

@@ -1,11 +1,11 @@
 /**
  * Eigenvalues and eigenvectors of a symmetric matrix.
  *
- * Reflections make it tridiagonal, then rotations with a shift chase what is beside the diagonal away (QL). Matrices
- * are lists of rows.
+ * Householder reflections make it tridiagonal, then the QL algorithm with implicit shifts diagonalizes it. Matrices are
+ * lists of rows.
  */
 
-const MOST_ROUNDS = 60; // for one value; three are usual
+const MOST_ROUNDS = 60; // of QL for one eigenvalue; usually three
 
 /**
  * Eigenvalues from the smallest to the largest, and the vector of each as a row.
@@ -24,7 +24,7 @@ export function eigen(matrix) {
  * @returns {Float64Array}
  */
 export function eigenvalues(matrix) {
-  return solve(matrix, matrix.map(() => new Float64Array(0))).values; // vectors without length cost nothing
+  return solve(matrix, matrix.map(() => new Float64Array(0))).values; // with an empty basis no vectors are computed
 }
 
 function axis(length, place) {
@@ -33,7 +33,7 @@ function axis(length, place) {
   return found;
 }
 
-/** The basis is turned along with the matrix, and ends as the eigenvectors. */
+/** Diagonalizes the matrix; the basis becomes the eigenvectors. */
 function solve(matrix, basis) {
   const { diagonal, beside } = tridiagonal(matrix, basis);
   for (let place = 0; place < diagonal.length; place++) settle(diagonal, beside, basis, place);
@@ -41,23 +41,23 @@ function solve(matrix, basis) {
   return { values: Float64Array.from(order, (at) => diagonal[at]), vectors: order.map((at) => basis[at]) };
 }
 
-/** The same matrix seen from another basis, in which only the diagonal and what is beside it are filled. */
+/** The tridiagonal form of the matrix; the basis is transformed along with it. */
 function tridiagonal(matrix, basis) {
   const size = matrix.length;
   const rows = matrix.map((row) => Float64Array.from(row));
   for (let column = 0; column < size - 2; column++) reflect(rows, basis, column);
   return {
     diagonal: Float64Array.from(rows, (row, at) => row[at]),
-    // The last place is behind the end, and stays empty.
+    // The last entry is unused.
     beside: Float64Array.from(rows, (row, at) => (at + 1 < size ? row[at + 1] : 0)),
   };
 }
 
-/** Reflects all axes behind `column` so that of this column only the first place below the diagonal is filled. */
+/** One Householder reflection: zeros the column below its subdiagonal entry. */
 function reflect(rows, basis, column) {
   const size = rows.length;
   const first = column + 1;
-  const mirror = new Float64Array(size); // a unit vector; what is along it changes its sign
+  const mirror = new Float64Array(size); // the unit normal of the reflection
   for (let at = first; at < size; at++) mirror[at] = rows[at][column];
   const length = Math.sqrt(dot(mirror, mirror));
   mirror[first] += mirror[first] < 0 ? -length : length;
@@ -79,7 +79,7 @@ function reflect(rows, basis, column) {
   for (let at = first; at < size; at++) addTimes(basis[at], turned, -2 * mirror[at]);
 }
 
-/** Rotates until the value at `place` stands alone, so that nothing is beside it any more. */
+/** Iterates until the eigenvalue at `place` has converged. */
 function settle(diagonal, beside, basis, place) {
   for (let round = 0; round < MOST_ROUNDS; round++) {
     let end = place;
@@ -87,14 +87,14 @@ function settle(diagonal, beside, basis, place) {
     if (end === place) return;
     chase(diagonal, beside, basis, place, end);
   }
-  throw new Error("eigenvalues were not found");
+  throw new Error("the eigenvalue iteration did not converge");
 }
 
 function vanishes(diagonal, beside, at) {
   return Math.abs(beside[at]) <= Number.EPSILON * (Math.abs(diagonal[at]) + Math.abs(diagonal[at + 1]));
 }
 
-/** One sweep from `end` up to `place`, shifted by the eigenvalue of the upper two rows that is nearer to the first. */
+/** One QL sweep from `end` up to `place` with the Wilkinson shift. */
 function chase(diagonal, beside, basis, place, end) {
   const half = (diagonal[place + 1] - diagonal[place]) / (2 * beside[place]);
   const root = Math.hypot(half, 1);
@@ -106,7 +106,7 @@ function chase(diagonal, beside, basis, place, end) {
     const length = Math.hypot(bulge, shifted);
     beside[at + 1] = length;
     if (length === 0) {
-      // The matrix falls apart here by itself.
+      // The matrix is block diagonal here.
       diagonal[at + 1] -= moved;
       beside[end] = 0;
       return;

@@ -1,11 +1,32 @@
 /**
- * What finds people: numbers that were learned once, as the device part of a bundle holds them.
+ * Reads the people finder from the device part of a bundle.
  */
 
-const MIDDLE = 128; // the byte that stands for 0
-const NIBBLE_MIDDLE = 8; // the half of a byte that does
+const MIDDLE = 128; // the byte that represents 0
+const NIBBLE_MIDDLE = 8; // the four bits that represent 0
+
+/** The constants of bundles that were written before `finder.json` had them. */
+const FIRST_CONSTANTS = {
+  "analysed_sessions": 300,
+  "centre_steps": 10,
+  "doubt": 0.2,
+  "farthest_count": 4,
+  "farthest_pair": 6,
+  "fit_weight": 3.0,
+  "half_an_hour": 0.02,
+  "least_ratio": 0.02,
+  "most_people": 5,
+  "most_sessions": 400,
+  "pair_shares": [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0],
+  "same_person_share": 0.5,
+  "steps": 20,
+  "sum_weight": 0.1,
+  "weekend": 5
+};
 
 /**
+ * @typedef {typeof FIRST_CONSTANTS} Constants as `finder_constants` of `bundle_people.py` explains them
+ *
  * @typedef {object} Tables what training logs say of each item
  * @property {number} width of a vector
  * @property {Float32Array} vectors row by row
@@ -18,6 +39,7 @@ const NIBBLE_MIDDLE = 8; // the half of a byte that does
  * @property {ArrayLike<number>} spread
  *
  * @typedef {object} Finder
+ * @property {Constants} constants
  * @property {number} catalogue how many items there are
  * @property {number | null} gap microseconds; a longer pause begins a new session; null: logs without times
  * @property {Tables} tables
@@ -39,6 +61,7 @@ export function readFinder(facts, arrays) {
     ["inward", "threshold", "outward", "straight"].map((name) => [name, data(`contrast.${name}`)]),
   );
   return {
+    constants: { ...FIRST_CONSTANTS, ...facts.constants },
     catalogue: arrays["tables.events"].shape[1],
     gap: facts.gap,
     tables: {
@@ -53,7 +76,7 @@ export function readFinder(facts, arrays) {
   };
 }
 
-/** Floats as they are, of four bits each, or in schema 2 bytes less the middle, times the scale of their row. */
+/** Float32 vectors, 4-bit vectors, or (schema 2) bytes with a scale for each row. */
 function vectorsOf(arrays) {
   const { data, shape } = arrays["tables.vectors"];
   const [width, scales] = [shape[2], arrays["tables.scales"]?.data];
@@ -62,7 +85,7 @@ function vectorsOf(arrays) {
   return { width, vectors: Float32Array.from(data, (byte, at) => (byte - MIDDLE) * scales[Math.floor(at / width)]) };
 }
 
-/** Vectors of length one, or zero, the first half of each in the lower bits of its bytes. */
+/** Unpacks unit or zero vectors; the lower bits hold the first half of a vector. */
 function ofNibbles(packed, bytes) {
   const vectors = new Float32Array(2 * packed.length);
   for (let first = 0; first < packed.length; first += bytes) {

@@ -1,21 +1,12 @@
 /**
- * How many people are behind a history, and who did what: the twin of `finding.py`, for histories that training has
- * not seen.
+ * How many people are behind a history, and who did what: as `people/finder.py` computes it, for histories that are not
+ * in the training data.
  */
 
 import { assign, assignOthers, fits, prepare, softmax } from "./assigning.js";
 import { eigenvalues } from "./eigen.js";
 import { describe, pairFeatures, sessionNumbers } from "./sessions.js";
 import { microseconds } from "./times.js";
-
-const MOST_PEOPLE = 5;
-const ANALYSED_SESSIONS = 300; // of a history that is asked about, as in `persons.py`
-const MOST_SESSIONS = 400; // that people are found in, the newest; pairs grow with the square
-const SHARES = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1]; // of pairs that are one person's
-const SHARE = 0.5; // of pairs of one account that are one person's
-const LEAST_RATIO = 0.02;
-const FARTHEST_PAIR = 6; // standard deviations
-const FARTHEST_COUNT = 4;
 
 /**
  * @typedef {object} People
@@ -27,7 +18,7 @@ const FARTHEST_COUNT = 4;
  */
 
 /**
- * The part of a history that the service finds people in: its newest sessions.
+ * The newest sessions of a history, in which people are found.
  *
  * @param {import("./finder.js").Finder} finder
  * @param {number[]} items numbers of the items, oldest first
@@ -35,7 +26,7 @@ const FARTHEST_COUNT = 4;
  */
 export function analysed(finder, items, times = null) {
   const session = sessionNumbers(checkedTimes(finder, items, times), items.length, finder.gap);
-  const first = session.findIndex((number) => number > session.at(-1) - ANALYSED_SESSIONS);
+  const first = session.findIndex((number) => number > session.at(-1) - finder.constants.analysed_sessions);
   return { items: items.slice(first), times: times && times.slice(first) };
 }
 
@@ -51,16 +42,16 @@ export function findPeople(finder, items, times = null) {
   const stamps = checkedTimes(finder, items, times);
   const session = sessionNumbers(stamps, items.length, finder.gap);
   const sessions = describe(finder, items, stamps, session);
-  const recent = sessions.slice(-MOST_SESSIONS);
+  const recent = sessions.slice(-finder.constants.most_sessions);
   const size = recent.map((one) => one.items.length);
-  const asked = prepare(evidenceWithin(finder, recent), size);
-  const features = countFeatures(asked, size, comeAgain(recent));
+  const prepared = prepare(evidenceWithin(finder, recent), size, finder.constants);
+  const features = countFeatures(prepared, size, comeAgain(recent));
   const chances = atMost(countChances(finder, features), recent.length);
   const count = decide(chances, finder.count.caution);
-  const found = assign(asked, count);
+  const assigned = assign(prepared, count);
   const older = sessions.slice(0, sessions.length - recent.length);
   const evidence = older.map((one) => Float64Array.from(recent, (other) => pairEvidence(finder, one, other)));
-  const share = [...assignOthers(evidence, size, found), ...found].map((row) => Array.from(row));
+  const share = [...assignOthers(evidence, size, assigned, finder.constants), ...assigned].map((row) => Array.from(row));
   return {
     count,
     confidence: chances[count - 1],
@@ -71,7 +62,7 @@ export function findPeople(finder, items, times = null) {
 }
 
 /**
- * The same people, those with most of the events first; so they get their letters.
+ * The same people, those with the most events first; this order gives them their letters.
  *
  * @param {People} people
  * @returns {People}
@@ -107,13 +98,14 @@ function evidenceWithin(finder, sessions) {
 
 /** log(p_same / p_other) of a pair of sessions. */
 function pairEvidence(finder, one, other) {
-  const odds = logOdds(finder.contrast, pairFeatures(one, other));
-  return Math.log(Math.max(1 + Math.expm1(odds) / SHARE, LEAST_RATIO));
+  const { constants } = finder;
+  const odds = logOdds(finder.contrast, pairFeatures(one, other, constants), constants.farthest_pair);
+  return Math.log(Math.max(1 + Math.expm1(odds) / constants.same_person_share, constants.least_ratio));
 }
 
 /** Of a pair that it is of one account, if as many were as were not: one hidden layer, and a straight line beside it. */
-function logOdds({ centre, spread, inward, threshold, outward, straight, constant, prior }, features) {
-  const row = features.map((value, at) => Math.fround(clip((value - centre[at]) / spread[at], FARTHEST_PAIR)));
+function logOdds({ centre, spread, inward, threshold, outward, straight, constant, prior }, features, farthest) {
+  const row = features.map((value, at) => Math.fround(clip((value - centre[at]) / spread[at], farthest)));
   const width = threshold.length;
   let sum = constant - prior;
   for (let unit = 0; unit < width; unit++) {
@@ -126,26 +118,26 @@ function logOdds({ centre, spread, inward, threshold, outward, straight, constan
 
 const clip = (value, most) => Math.min(Math.max(value, -most), most);
 
-/** The share of what sessions hold, each item once a session, that an earlier one of them holds too. */
+/** The share of items that an earlier session has too, counting each item once a session. */
 function comeAgain(sessions) {
   const held = sessions.flatMap((one) => Array.from(one.held));
   return 1 - new Set(held).size / held.length;
 }
 
-/** What an account looks like; how long its log is has no place here, since that says nothing of people. */
-function countFeatures(asked, size, again) {
-  const { evidence } = asked;
+/** The features of an account from which people are counted; the length of its log is not one of them. */
+function countFeatures(prepared, size, again) {
+  const { constants, evidence } = prepared;
   const sessions = evidence.length;
   const pairs = evidence.flatMap((row, at) => Array.from(row.subarray(at + 1)));
   if (!pairs.length) pairs.push(0);
-  const likely = SHARES.map((share) => mean(pairs.map((pair) => Math.log1p(share * Math.expm1(pair)))));
+  const likely = constants.pair_shares.map((share) => mean(pairs.map((pair) => Math.log1p(share * Math.expm1(pair)))));
   const values = Array.from(eigenvalues(evidence)).reverse();
-  const spectrum = Array.from({ length: MOST_PEOPLE }, (_, at) => (values[at] ?? 0) / sessions);
-  const agreements = spectrum.map((_, at) => agreement(asked, at + 1));
+  const spectrum = Array.from({ length: constants.most_people }, (_, at) => (values[at] ?? 0) / sessions);
+  const agreements = spectrum.map((_, at) => agreement(prepared, at + 1));
   return [
     mean(pairs),
     deviation(pairs),
-    SHARES[likely.indexOf(Math.max(...likely))],
+    constants.pair_shares[likely.indexOf(Math.max(...likely))],
     ...likely,
     ...spectrum,
     ...steps(agreements.map(({ inside }) => inside)),
@@ -155,16 +147,16 @@ function countFeatures(asked, size, again) {
   ];
 }
 
-/** What so many people explain: evidence inside people, and how well sessions fit them, for each session. */
-function agreement(asked, people) {
-  const belongs = assign(asked, people);
-  const fitting = fits(asked, belongs);
+/** The evidence within people and the fit of sessions to people, per session, for this number of people. */
+function agreement(prepared, people) {
+  const belongs = assign(prepared, people);
+  const fitting = fits(prepared, belongs);
   let [inside, fit] = [0, 0];
   belongs.forEach((row, one) => {
     row.forEach((share, person) => {
       fit += fitting[one][person] * share;
       let others = 0;
-      for (let other = 0; other < belongs.length; other++) others += asked.evidence[one][other] * belongs[other][person];
+      for (let other = 0; other < belongs.length; other++) others += prepared.evidence[one][other] * belongs[other][person];
       inside += share * others;
     });
   });
@@ -182,22 +174,23 @@ const deviation = (values) => {
 const steps = (values) => values.map((value, at) => value - (at > 0 ? values[at - 1] : 0));
 
 /** Of one person, of two ...: softmax regression on features and their squares. */
-function countChances({ count: { centre, spread, weights } }, features) {
-  const known = features.slice(0, centre.length); // a head that was kept may be older than the last of them
-  const scaled = known.map((value, at) => clip((value - centre[at]) / spread[at], FARTHEST_COUNT));
+function countChances({ count: { centre, spread, weights }, constants }, features) {
+  const { most_people: people, farthest_count: farthest } = constants;
+  const known = features.slice(0, centre.length); // older bundles have fewer features
+  const scaled = known.map((value, at) => clip((value - centre[at]) / spread[at], farthest));
   const row = [1, ...scaled, ...scaled.map((value) => (value ** 2 - 1) / 2)];
-  const score = (person) => row.reduce((sum, value, at) => sum + value * weights[at * MOST_PEOPLE + person], 0);
-  return softmax(Array.from({ length: MOST_PEOPLE }, (_, person) => score(person)));
+  const score = (person) => row.reduce((sum, value, at) => sum + value * weights[at * people + person], 0);
+  return softmax(Array.from({ length: people }, (_, person) => score(person)));
 }
 
-/** The same chances, if there cannot be more people than this. */
+/** The chances given that there are at most this many people. */
 function atMost(chances, most) {
   const possible = chances.map((chance, at) => (at < most ? chance : 0));
   const sum = possible.reduce((one, other) => one + other, 0);
   return possible.map((chance) => chance / sum);
 }
 
-/** The likeliest count, one person being favoured. */
+/** The most probable count, with a bias towards one person. */
 function decide(chances, caution) {
   const scores = Array.from(chances, (chance, at) => Math.log(chance + 1e-12) + (at === 0 ? caution : 0));
   return scores.indexOf(Math.max(...scores)) + 1;

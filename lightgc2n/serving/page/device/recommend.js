@@ -1,5 +1,5 @@
 /**
- * Lists of next items from a bundle in the browser: the same as those of Python over the same bundle.
+ * Recommends from a bundle in the browser, with the same results as Python.
  */
 
 const NOTHING = -1n; // in place of an item
@@ -8,12 +8,12 @@ const NOTHING = -1n; // in place of an item
  * @typedef {object} Listed
  * @property {string} item
  * @property {string} [title]
- * @property {number} score orders the list and means nothing beyond it
+ * @property {number} score orders this list; not comparable with other lists
  * @property {number} rank 1 is the best
  *
  * @typedef {object} Answer
  * @property {Listed[]} items best first
- * @property {boolean} fallback nothing was known, so these are the most popular items
+ * @property {boolean} fallback there is no history, so these are the most popular items
  * @property {string[]} notes
  * @property {number} milliseconds that it took
  *
@@ -50,7 +50,7 @@ export async function recommend(bundle, { history, k = 20, excludeSeen = false, 
 }
 
 /**
- * Item numbers of ids, and the ids that there are none for.
+ * The item numbers of known ids, and the unknown ids.
  *
  * @param {import("./bundle.js").Bundle} bundle
  * @param {string[]} ids
@@ -74,7 +74,7 @@ function mayBeListed(bundle, allow, deny, seen) {
   return listed;
 }
 
-/** Pairs of item and score; items that training never showed fill the end when nothing else is left. */
+/** Pairs of item and score; items without training events fill the end of a short list. */
 async function ranked(bundle, asked, listed, k) {
   const learned = (number) => bundle.popularity[number] > 0;
   const first = await bestAmong(bundle, asked, listed, learned, k);
@@ -103,7 +103,7 @@ async function bestAmong(bundle, asked, listed, among, k) {
   return pairs.filter(([, score]) => score !== -Infinity);
 }
 
-/** One row of item numbers; a lonely gap if there are none. */
+/** One row of item numbers; one padding entry if there are none. */
 function longs(ort, numbers) {
   const row = numbers.length ? BigInt64Array.from(numbers, BigInt) : BigInt64Array.of(NOTHING);
   return new ort.Tensor("int64", row, [1, row.length]);

@@ -1,5 +1,5 @@
 /**
- * Arrays of a safetensors file: eight bytes with the length of a header, the header in JSON, then the numbers.
+ * Reads safetensors files: eight bytes with the header's length, a JSON header, then the data.
  */
 
 /** How the numbers of each kind become an array of plain numbers. */
@@ -34,7 +34,7 @@ export function readArrays(file, wanted) {
   for (const [name, { dtype, shape, data_offsets: [first, last] }] of Object.entries(header)) {
     if (name === "__metadata__" || (wanted && !wanted.includes(name))) continue;
     if (!(dtype in KINDS)) throw new Error(`${name}: numbers of kind ${dtype} cannot be read here`);
-    // A copy, since numbers need not stand where a typed array may begin.
+    // A copy, since the data may not be aligned for a typed array.
     found[name] = { shape, data: KINDS[dtype](file.slice(8 + length + first, 8 + length + last)) };
   }
   return found;

@@ -1,14 +1,11 @@
 /**
- * Events bound into sessions, sessions described, and two sessions side by side.
+ * Sessions of events, features of sessions and features of pairs of sessions.
  *
- * The twin of `describing.py`: the same numbers in the same order, so that what was learned there holds here.
+ * The same features in the same order as in `people/session_features.py`, on which the weights were learned.
  */
 
 import { dot } from "./eigen.js";
 import { DAY, remainder } from "./times.js";
-
-const WEEKEND = 5; // Saturday, counted from Monday
-const HALF_AN_HOUR = 0.02; // in days: nearer than that, times are alike
 
 /**
  * @typedef {object} Session
@@ -50,11 +47,11 @@ export function describe(finder, items, times, session) {
 }
 
 function describeOne(finder, items, times, events) {
-  const { tables, traits } = finder;
+  const { tables, traits, constants } = finder;
   const own = events.map((event) => items[event]);
   const found = [...means(events.map((event) => eventTraits(tables, items[event], times && times[event] / DAY)))];
   found.push(Math.log(events.length));
-  if (times) found.push(times[events[0]] / DAY, ...calendar(times[events[0]]));
+  if (times) found.push(times[events[0]] / DAY, ...calendar(times[events[0]], constants.weekend));
   const taste = means(own.map((item) => tables.vectors.subarray(item * tables.width, (item + 1) * tables.width)));
   return {
     items: own,
@@ -70,17 +67,17 @@ function describeOne(finder, items, times, events) {
 function eventTraits(tables, item, day) {
   const popularity = Math.log1p(tables.events[item]);
   if (day === null) return [popularity];
-  // An item that nobody else has is new, and neither early nor late.
+  // An item without training events is new, and neither early nor late.
   const age = Math.log1p(Math.max(day - tables.first[item], 0));
   return [popularity, age, tables.events[item] > 0 ? day - tables.middle[item] : 0];
 }
 
 /** The hour on a circle, on one of half a day, and whether it was a weekend. */
-function calendar(time) {
+function calendar(time, weekend) {
   const angle = (2 * Math.PI * remainder(time, DAY)) / DAY;
   const [cosine, sine] = [Math.fround(Math.cos(angle)), Math.fround(Math.sin(angle))];
   const weekday = remainder(Math.floor(time / DAY) + 3, 7); // the first day of 1970 was a Thursday
-  return [cosine, sine, cosine ** 2 - sine ** 2, 2 * cosine * sine, Number(weekday >= WEEKEND)];
+  return [cosine, sine, cosine ** 2 - sine ** 2, 2 * cosine * sine, Number(weekday >= weekend)];
 }
 
 function means(rows) {
@@ -90,13 +87,14 @@ function means(rows) {
 }
 
 /**
- * What can be said of a pair of sessions, the same whichever comes first.
+ * The features of a pair of sessions; symmetric.
  *
  * @param {Session} one
  * @param {Session} other
+ * @param {import("./finder.js").Constants} constants
  * @returns {number[]}
  */
-export function pairFeatures(one, other) {
+export function pairFeatures(one, other, constants) {
   const [left, right] = [one.traits, other.traits];
   const likeness = dot(one.taste, other.taste);
   const found = [
@@ -109,5 +107,5 @@ export function pairFeatures(one, other) {
   ];
   if (one.begun === null) return found;
   const sameWeekday = remainder(Math.floor(one.begun), 7) === remainder(Math.floor(other.begun), 7);
-  return [...found, Math.log(Math.abs(one.begun - other.begun) + HALF_AN_HOUR), Number(sameWeekday)];
+  return [...found, Math.log(Math.abs(one.begun - other.begun) + constants.half_an_hour), Number(sameWeekday)];
 }

@@ -1,5 +1,5 @@
 /**
- * Times of events as somebody gives them, turned into microseconds since 1970; and what a clock says of them.
+ * Parses times of events into microseconds since 1970.
  */
 
 export const HOUR = 3600e6;
@@ -8,7 +8,7 @@ const WRITTEN =
   /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,6})\d*)?)?(Z|[+-]\d\d:?\d\d)?)?$/;
 
 /**
- * Microseconds of an ISO date, by the clock of the log; where a zone is named, in UTC.
+ * Microseconds of an ISO date in the log's own time zone, or in UTC if a zone is given.
  *
  * @param {string | number} time a number already is in microseconds
  * @returns {number}
@@ -22,12 +22,12 @@ export function microseconds(time) {
   return whole * 1000 + Number((found[7] ?? "0").padEnd(6, "0")) - offset(found[8]);
 }
 
-/** How far a zone is before UTC. */
+/** The offset of a time zone from UTC. */
 function offset(zone) {
   if (!zone || zone === "Z") return 0;
   const minutes = 60 * Number(zone.slice(1, 3)) + Number(zone.slice(-2));
   return (zone[0] === "-" ? -1 : 1) * minutes * 60e6;
 }
 
-/** What is left of a division, never negative. */
+/** The nonnegative remainder. */
 export const remainder = (value, by) => ((value % by) + by) % by;

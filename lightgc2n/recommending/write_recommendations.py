@@ -1,4 +1,4 @@
-"""Recommendations as a file: one line for each place of each list."""
+"""Writes recommendations to a CSV, JSON Lines or Parquet file, one row for each entry of each list."""
 
 import csv
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lightgc2n.errors import OutputError
 from lightgc2n.files.atomic_writes import new_file, refuse_existing
-from lightgc2n.recommending.answers import Recommendations
+from lightgc2n.recommending.results import Recommendations
 
 COLUMNS = ("account_id", "item_id", "score", "rank")
 LISTS_PER_FRAME = 4096
@@ -19,7 +19,7 @@ Row = tuple[str, str, float, int]
 
 
 def refuse_output(path: Path, force: bool) -> None:
-    """Stops early when the file cannot be written as asked."""
+    """Raise an error if the file cannot be written."""
     if path.suffix not in WRITERS:
         raise OutputError(f"{path}: expected a name that ends in {', '.join(WRITERS)}.")
     if path.is_dir():
@@ -28,7 +28,7 @@ def refuse_output(path: Path, force: bool) -> None:
 
 
 def write_recommendations(path: Path, lists: Iterable[Recommendations], force: bool = False) -> None:
-    """Writes the lists to `path` in the format that its ending names; the file appears whole or not at all."""
+    """Write the lists to `path` in the format of its suffix; the file is written atomically."""
     refuse_output(path, force)
     with new_file(path, force) as temporary:
         WRITERS[path.suffix](temporary, lists)
@@ -58,14 +58,14 @@ def _write_parquet(path: Path, lists: Iterable[Recommendations]) -> None:
     import polars as pl
 
     schema = dict(zip(COLUMNS, (pl.String, pl.String, pl.Float64, pl.Int32), strict=True))
-    # Some lists at a time: the columns of a frame take far less memory than the lists.
+    # In chunks: the columns of a frame take far less memory than the lists.
     frames, given = [pl.DataFrame(schema=schema)], iter(lists)
     while part := list(islice(given, LISTS_PER_FRAME)):
         columns = zip(*_rows(part), strict=True)
         frames.append(pl.DataFrame(dict(zip(COLUMNS, map(list, columns), strict=False)), schema=schema))
     try:
         pl.concat(frames).write_parquet(path)
-    except pl.exceptions.PolarsError as problem:  # polars hides the error of the disk in one of its own
+    except pl.exceptions.PolarsError as problem:  # polars wraps the OSError
         number = re.search(r"\(os error (\d+)\)", str(problem))
         if number is None:
             raise

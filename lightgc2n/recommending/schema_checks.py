@@ -13,19 +13,19 @@ import numpy.typing as npt
 
 from lightgc2n.errors import DataError
 
-AGAIN = "Make it again with: lightgc2n export RUN --out BUNDLE."
-SHOWN = 60  # letters of a value that a sentence shows
+EXPORT_AGAIN = "Make it again with: lightgc2n export RUN --out BUNDLE."
+SHOWN = 60  # characters of a value that a message shows
 FLOATS, COUNTS, BYTES = ("F16", "F32", "F64"), ("U8", "U16", "U32", "U64"), ("U8",)  # as safetensors names them
-DEEPEST = 16  # levels of JSON that is only shown
-LARGEST = 1e9  # what no learned number comes near
+MOST_LEVELS = 16  # nesting levels of JSON that is only displayed
+LARGEST = 1e9  # far above any learned number
 
 
 class Field(ABC):
-    """What a JSON value must be."""
+    """A rule for a JSON value."""
 
     @abstractmethod
     def check(self, value: Any, where: str) -> None:
-        """Raises an error unless the value at this place is what it must be."""
+        """Raise an error if the value is not valid."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class Number(Field):
 
 @dataclass(frozen=True)
 class Text(Field):
-    """Text that can be written anywhere."""
+    """Text that UTF-8 can encode."""
 
     shortest: int = 1
     longest: int = 512
 
     def check(self, value: Any, where: str) -> None:
         need(
-            isinstance(value, str) and self.shortest <= len(value) <= self.longest and _can_be_written(value),
+            isinstance(value, str) and self.shortest <= len(value) <= self.longest and _is_valid_utf8(value),
             where,
             f"text of {self.shortest} to {self.longest:,} letters",
             value,
@@ -80,7 +80,7 @@ class Flag(Field):
 
 @dataclass(frozen=True)
 class OrNull(Field):
-    """Null, or something else."""
+    """Null, or a value of another kind."""
 
     field: Field
 
@@ -91,16 +91,16 @@ class OrNull(Field):
 
 @dataclass(frozen=True)
 class Shown(Field):
-    """An object that is shown to people: any JSON that can be written again."""
+    """An object that is only displayed: any JSON that can be serialized again."""
 
     def check(self, value: Any, where: str) -> None:
         need(isinstance(value, dict), where, "an object", value)
-        _check_shown(value, where, DEEPEST)
+        _check_shown(value, where, MOST_LEVELS)
 
 
 @dataclass(frozen=True)
 class ListOf(Field):
-    """A list of at least so many."""
+    """A list with a least length."""
 
     field: Field
     at_least: int = 0
@@ -115,7 +115,7 @@ class ListOf(Field):
 
 @dataclass(frozen=True)
 class Fields(Field):
-    """An object with these fields; it may have others, which nothing reads."""
+    """An object with these fields; others are ignored."""
 
     needed: Mapping[str, Field]
     optional: Mapping[str, Field]
@@ -146,53 +146,53 @@ class Table:
     optional: bool = False
 
     def check_facts(self, kind: str, shape: Iterable[int], lengths: dict[str, int], where: str) -> None:
-        """Checks type and shape before anything is read; a name that has no length yet gets it here."""
-        found = tuple(shape)
+        """Check type and shape before the array is read; a name without a length gets it here."""
+        actual = tuple(shape)
         need(kind in self.kinds, where, f"type {' or '.join(self.kinds)}", kind)
         if self.shape is None:
             return
-        if len(found) == len(self.shape):
-            for name, length in zip(self.shape, found, strict=True):
+        if len(actual) == len(self.shape):
+            for name, length in zip(self.shape, actual, strict=True):
                 lengths.setdefault(str(name), length)
         wanted = tuple(one if isinstance(one, int) else lengths.get(one, one) for one in self.shape)
-        need(found == wanted, where, f"shape {list(wanted)}", list(found))
+        need(actual == wanted, where, f"shape {list(wanted)}", list(actual))
 
     def check_values(self, array: npt.NDArray[Any], where: str) -> None:
-        """Checks the bounds, without a copy of the array."""
+        """Check the bounds without copying the array."""
         if array.size:
-            low, high = array.min().item(), array.max().item()  # of an array with a NaN both are NaN
+            low, high = array.min().item(), array.max().item()  # both are NaN if the array has a NaN
             inside = bool(self.low <= low and high <= self.high)
             need(inside, where, f"numbers from {self.low:g} to {self.high:g}", f"{low:g} to {high:g}")
 
 
 def need(holds: bool, where: str, expected: str, found: Any) -> None:
-    """Raises an error when something does not hold."""
+    """Raise an error if the condition is false."""
     if not holds:
         shown = found if isinstance(found, str) and found == "nothing" else repr(found)
-        raise DataError(f"{where}: expected {expected}, found {_cut(shown)}. {AGAIN}")
+        raise DataError(f"{where}: expected {expected}, found {_shortened(shown)}. {EXPORT_AGAIN}")
 
 
-def _cut(text: str) -> str:
+def _shortened(text: str) -> str:
     plain = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return plain if len(plain) <= SHOWN else f"{plain[:SHOWN]}…"
 
 
 def _check_shown(value: Any, where: str, deepest: int) -> None:
     if isinstance(value, dict | list):
-        need(deepest > 0, where, f"at most {DEEPEST} levels", "more")
+        need(deepest > 0, where, f"at most {MOST_LEVELS} levels", "more")
         inner = value.items() if isinstance(value, dict) else enumerate(value)
         for name, part in inner:
-            need(_can_be_written(str(name)), where, "names that are text", name)
+            need(_is_valid_utf8(str(name)), where, "names that are text", name)
             _check_shown(part, f"{where}.{name}", deepest - 1)
     elif isinstance(value, float):
         need(math.isfinite(value), where, "a finite number", value)
     elif isinstance(value, str):
-        need(_can_be_written(value), where, "text", value)
+        need(_is_valid_utf8(value), where, "text", value)
 
 
-def _can_be_written(text: str) -> bool:
+def _is_valid_utf8(text: str) -> bool:
     try:
         text.encode("utf-8")
-    except UnicodeEncodeError:  # half of a pair of surrogates, which JSON can hold and UTF-8 cannot
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can express and UTF-8 cannot
         return False
     return True

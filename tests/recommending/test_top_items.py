@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import tensor
 
-from lightgc2n.recommending.best import best_items, best_of_two_kinds
-from lightgc2n.recommending.together import best_for_all
+from lightgc2n.recommending.people_report import top_items_for_all
+from lightgc2n.recommending.torch_scorer import best_items, best_of_two_kinds
 
 NOT = -torch.inf
 
@@ -43,9 +43,9 @@ def test_what_was_not_learned_comes_last(k: int) -> None:
 def test_a_list_for_all_by_hand() -> None:
     """Places of items 0 to 3 with the first person: 1 2 3 4, with the second: 4 1 2 3."""
     scores = np.array([[9.0, 8.0, 7.0, 6.0], [0.1, 0.4, 0.3, 0.2]], dtype=np.float32)
-    values, items = best_for_all(scores, np.ones(4, dtype=bool), k=4)
+    values, items = top_items_for_all(scores, np.ones(4, dtype=bool), k=4)
     assert items.tolist() == [1, 2, 0, 3]  # the worst places are 2, 3, 4, 4; of the last two the sums are 5 and 7
     assert values.tolist() == pytest.approx([1 / 2, 1 / 3, 1 / 4, 1 / 4])
     # Item 1 was not learned, so it stands behind the others; item 2 may not be listed for the second person.
     scores[1, 2] = NOT
-    assert best_for_all(scores, np.array([True, False, True, True]), k=4)[1].tolist() == [0, 3, 1]
+    assert top_items_for_all(scores, np.array([True, False, True, True]), k=4)[1].tolist() == [0, 3, 1]

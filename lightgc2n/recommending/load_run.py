@@ -1,0 +1,139 @@
+"""A recommender over a run folder: the model in torch, and a people finder that is learned on first use.
+
+The people finder is learned from the run's training logs and saved in the run folder.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lightgc2n.data.dataset import MANIFEST, Dataset, load_dataset, verify_dataset
+from lightgc2n.data.splits import Split, SplitConfig, Training, ranges, split_dataset
+from lightgc2n.errors import DataError, OutputError
+from lightgc2n.files.writer_lock import recover
+from lightgc2n.models.contract import Model
+from lightgc2n.people.finder import PeopleFinder
+from lightgc2n.people.sessions import Logs
+from lightgc2n.people.storage import load_finder, save_finder
+from lightgc2n.progress import say
+from lightgc2n.recommending.histories import Histories, Source
+from lightgc2n.recommending.recommender import Recommender
+from lightgc2n.recommending.torch_scorer import TorchScorer
+from lightgc2n.training.runs import load_run as load_model
+from lightgc2n.training.runs import plan_of, read_run
+
+FINDER_FOLDER = "people"
+SEED = 0
+
+
+@dataclass(frozen=True)
+class FinderPlace:
+    """The folder of a run's people finder, and the data that it must have been learned from."""
+
+    folder: Path
+    of: dict[str, Any]
+
+
+def load_run(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> Recommender:
+    """The recommender over the run at `path`.
+
+    Args:
+        data: the run's dataset, if it has moved.
+    """
+    return load_with_split(path, data, device)[0]
+
+
+def load_with_split(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> tuple[Recommender, Split]:
+    """The recommender and the run's split, for callers that also evaluate the model."""
+    run = Path(path)
+    plan, checksum = plan_of(run), read_run(run)["data"]["checksum"]
+    folder = Path(data) if data is not None else plan.data
+    if data is None and not (folder / MANIFEST).is_file():
+        raise DataError(f"{run}: its dataset is no longer at {folder}. Say where it is with --data DIR.")
+    dataset = load_dataset(folder)
+    verify_dataset(folder)
+    if dataset.checksum != checksum:
+        raise DataError(
+            f"{folder}: checksum {dataset.checksum[:12]}…, but {run} was trained on {checksum[:12]}…. "
+            f"Give --data the dataset of the run."
+        )
+    if plan.domain:
+        dataset = dataset.only(plan.domain)
+    name, model, _ = load_model(run)
+    split, place = split_dataset(dataset, plan.split), finder_place(run, checksum, plan.domain, plan.split)
+    return run_recommender(name, model.to(device), dataset, split.train, device, place), split
+
+
+def run_recommender(
+    name: str,
+    model: Model,
+    dataset: Dataset,
+    train: Training,
+    device: str = "cpu",
+    place: FinderPlace | None = None,
+) -> Recommender:
+    """The recommender over a model in memory.
+
+    Args:
+        place: where the people finder is saved; None: it is learned anew.
+    """
+    learned = np.zeros(len(dataset.accounts), dtype=bool)
+    learned[train.sequence_accounts[np.diff(train.offsets) > 0]] = True
+    source = Source(Histories(dataset, learned), _finder_of(dataset, train, place), dataset.kind == "logs")
+    return Recommender(name, TorchScorer(name, model, train, device), source)
+
+
+def _finder_of(dataset: Dataset, train: Training, place: FinderPlace | None) -> Callable[[], PeopleFinder]:
+    def finder() -> PeopleFinder:
+        if dataset.kind != "logs":
+            raise DataError(f"{dataset.name} holds {dataset.kind}, and people are found in whole logs alone.")
+        return finder_for(train, place)
+
+    return finder
+
+
+def finder_place(run: Path, checksum: str, domain: str, split: SplitConfig) -> FinderPlace:
+    """The finder's folder in a run, and the data, domain and split that the run was trained on."""
+    return FinderPlace(run / FINDER_FOLDER, {"checksum": checksum, "domain": domain, "split": asdict(split)})
+
+
+def finder_for(train: Training, place: FinderPlace | None) -> PeopleFinder:
+    """Load the people finder at `place`, or learn it now and save it there if a place is given."""
+    if place is not None:
+        recover(place.folder)
+    if place is not None and place.folder.exists():
+        return load_finder(place.folder, place.of)
+    say("finding people is learned once, from the training logs of the run")
+    finder = PeopleFinder.learn(training_logs(train), np.random.default_rng(SEED))
+    if place is not None:
+        _save(finder, place)
+    return finder
+
+
+def training_logs(train: Training) -> Logs:
+    """One log for each account of the dataset, empty where training has no event of it."""
+    order = np.argsort(train.sequence_accounts, kind="stable")
+    places, bounds = ranges(train.offsets[order], train.offsets[order + 1])
+    events = np.bincount(train.sequence_accounts[order], np.diff(bounds), train.accounts).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(events)])
+    times = None if train.times is None else train.times[places]
+    return Logs(offsets, train.events[places], times, np.zeros((train.items, 0), dtype=np.float32))
+
+
+def _is_current(place: FinderPlace) -> bool:
+    """Whether the run still has the data that the finder was learned from; `forget` may have changed it."""
+    return bool(read_run(place.folder.parent)["data"]["checksum"] == place.of["checksum"])
+
+
+def _save(finder: PeopleFinder, place: FinderPlace) -> None:
+    if not _is_current(place):
+        say(f"{place.folder.parent} was changed meanwhile, so the people finder is not kept there")
+        return
+    try:
+        # Another process may have saved the same finder meanwhile; either may stay.
+        save_finder(finder, place.folder, force=True, of=place.of)
+    except (OSError, OutputError) as problem:
+        say(f"the people finder is not kept, so the next call learns it again: {problem}")

@@ -1,0 +1,112 @@
+"""What a recommender returns: lists of items, the latent users of a history, and the people behind an account."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, overload
+
+from lightgc2n.people.profiles import Activity
+
+
+class Recommendation(NamedTuple):
+    """One entry of a list; the score orders this list and is not comparable with other lists."""
+
+    item_id: str
+    score: float
+    rank: int
+
+
+@dataclass(frozen=True)
+class Recommendations(Sequence[Recommendation]):
+    """A list of items, best first."""
+
+    account_id: str | None
+    items: tuple[Recommendation, ...]
+    fallback: bool = False  # there is no history, so these are the most popular items
+    notes: tuple[str, ...] = ()  # remarks for the reader, for example which unknown items were ignored
+
+    @overload
+    def __getitem__(self, place: int) -> Recommendation: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Recommendation, ...]: ...
+    def __getitem__(self, place: int | slice) -> Recommendation | tuple[Recommendation, ...]:
+        return self.items[place]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+class Interaction(NamedTuple):
+    """One event of a history, and the share of each latent user in it; the shares sum to one."""
+
+    item_id: str
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Ownership(Sequence[Interaction]):
+    """The events of a history, oldest first, with the share of each latent user.
+
+    Latent users belong to the model: every account has the same number of them, and they are not people. One latent
+    user may stand for several people, and several for one person.
+    """
+
+    account_id: str | None
+    interactions: tuple[Interaction, ...]
+    weights: tuple[float, ...]  # the share of each latent user in the account; they sum to one
+    notes: tuple[str, ...] = ()
+
+    @overload
+    def __getitem__(self, place: int) -> Interaction: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Interaction, ...]: ...
+    def __getitem__(self, place: int | slice) -> Interaction | tuple[Interaction, ...]:
+        return self.interactions[place]
+
+    def __len__(self) -> int:
+        return len(self.interactions)
+
+
+class PersonEvent(NamedTuple):
+    """One event of an account, and the person who most probably caused it."""
+
+    item_id: str
+    time: str | None  # in the log's own time zone; None where the log has no times
+    person: str
+    probability: float
+    shares: tuple[float, ...]  # the probability of every person, in the order of their letters; they sum to one
+
+
+class Like(NamedTuple):
+    """An item that is typical of a person."""
+
+    item_id: str
+    events: float
+    times: float  # how many times as often as in the whole training data
+
+
+@dataclass(frozen=True)
+class Person:
+    """One person behind an account."""
+
+    name: str  # a letter; A has the most events
+    events: int  # events of which this person is the most probable owner
+    share: float  # of all events
+    likes: tuple[Like, ...]
+    active: Activity | None  # when the person is active; None where the log has no times
+    next: Recommendations
+
+
+@dataclass(frozen=True)
+class AccountPeople:
+    """How many people are behind an account, who did what, and a list for each of them."""
+
+    account_id: str | None  # None where only a history was given
+    count: int
+    confidence: float  # the probability that the count is right
+    chances: tuple[float, ...]  # the probabilities of one person, of two ...
+    events: tuple[PersonEvent, ...]  # of the sessions that were analysed, oldest first
+    people: tuple[Person, ...]
+    together: Recommendations | None  # the list for all of them; None for one person
+    whole: Recommendations  # the list for the account as one user
+    sessions: tuple[int, ...]  # the session id of each event; a session belongs to one person
+    notes: tuple[str, ...] = ()  # for example that older events were left out
