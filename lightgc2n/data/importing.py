@@ -14,7 +14,7 @@ from lightgc2n.config import unknown_name
 from lightgc2n.data.dataset import DATASET, FORGOTTEN, REJECTED, Domain, write_dataset
 from lightgc2n.data.forget_dataset import drop_accounts
 from lightgc2n.data.formats.columns import listed
-from lightgc2n.data.formats.detect_format import LINES, Source, detect
+from lightgc2n.data.formats.detect_format import FORMAT, LINES, Source, detect
 from lightgc2n.data.formats.event_tables import TableReader
 from lightgc2n.data.formats.id_codes import Coder, Codes
 from lightgc2n.data.formats.parquet import ParquetReader
@@ -23,7 +23,7 @@ from lightgc2n.data.formats.sequences import read_sequences, read_two_domains
 from lightgc2n.data.formats.table_formats import JsonLines, Separated, TableFormat
 from lightgc2n.data.formats.time_columns import check_unit
 from lightgc2n.data.tombstones import forgotten_among, keep_tombstones, read_tombstones
-from lightgc2n.errors import DataError, SettingError
+from lightgc2n.errors import DataError, SettingError, option
 from lightgc2n.files.atomic_writes import new_folder, refuse_existing, sha256
 from lightgc2n.progress import Step, say, step
 
@@ -115,14 +115,14 @@ def _leave_out_forgotten(content: dict[str, Any], gone: Collection[str], folder:
 def _check_options(options: ImportOptions, form: str) -> None:
     check_unit(options.time_unit)
     if options.ties not in TIES:
-        raise SettingError(f"--ties: {unknown_name('order', options.ties, TIES)}")
+        raise SettingError(f"{option('--ties', 'ties')}: {unknown_name('order', options.ties, TIES)}")
     if options.delimiter and (form != "csv" or len(options.delimiter) != 1 or options.delimiter in '"\r\n\0'):
         raise SettingError(
-            f"--delimiter: expected one character for a CSV file, no quote and no line break, "
+            f"{option('--delimiter', 'delimiter')}: expected one character for a CSV file, no quote and no line break, "
             f"found {options.delimiter!r} for {form}."
         )
     if form in LINES and (options.columns or options.header or options.time_unit != "auto"):
-        raise SettingError(f"{form} have neither columns nor times. Leave out the options on them, or name a --format.")
+        raise SettingError(f"{form} have neither columns nor times. Leave out the options on them, or name a {FORMAT}.")
 
 
 def _text(name: str) -> str:
@@ -181,7 +181,7 @@ def _read_events(source: Source, options: ImportOptions, tally: Tally, progress:
         notes.append(f"{reader.times.describe()}: {first} to {last}")
     else:
         left = [name for name in reader.names if name not in reader.columns.values()]
-        unused = f" (columns not used: {listed(left)}; --time-column names one)" if left else ""
+        unused = f" (columns not used: {listed(left)}; name the time column if there is one)" if left else ""
         notes.append(f"no time column: events keep the order of the file{unused}")
     return _logs_from_events(columns, coders, options, notes) | {"notes": notes}
 
@@ -199,7 +199,7 @@ def _logs_from_events(
             notes.append(f"{int(repeated.sum()):,} rows dropped that repeat the account, item and time of another")
         elif repeated.any():
             count = int(repeated.sum())
-            notes.append(f"{count:,} rows repeat the account, item and time of another (see --drop-duplicates)")
+            notes.append(f"{count:,} rows repeat the account, item and time of another and are kept")
         notes += _note_on_ties(columns, options)
     items, domains, events = _number_by_domain(columns.pop("item"), columns.pop("domain", None), coders)
     accounts = coders["account"].ids()
@@ -247,7 +247,7 @@ def _note_on_ties(columns: dict[str, npt.NDArray[Any]], options: ImportOptions) 
     if not tied:
         return []
     order = "the order of the file" if options.ties == "file" else f"a random order (seed {options.seed})"
-    return [f"in {tied:,} of {len(last):,} accounts the last two events share one time; they stand in {order} (--ties)"]
+    return [f"in {tied:,} of {len(last):,} accounts the last two events share one time; they stand in {order}"]
 
 
 def _order(account: Codes, time: npt.NDArray[np.int64] | None, options: ImportOptions) -> npt.NDArray[Any] | None:

@@ -13,7 +13,7 @@ from lightgc2n import __version__
 from lightgc2n.data.batches import query_batches
 from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import Queries, Split
-from lightgc2n.errors import DataError, ScoreError, SettingError
+from lightgc2n.errors import DataError, ScoreError, SettingError, option
 from lightgc2n.experiments.comparison_cache import FINISHED, RANKS, RUNS, ComparisonCache
 from lightgc2n.experiments.comparison_tables import comparison_markdown
 from lightgc2n.experiments.rank_model import Conditions, ranked, unfit
@@ -39,6 +39,7 @@ COMPARISON = FolderKind(
         *(f"{RUNS}/*/{name}" for name in (RUN_FOLDER.marker, *RUN_FOLDER.files)),
     ),
 )
+CUTOFFS = option("--cutoffs", "cutoffs")
 DEFAULT_CUTOFFS = (5, 10, 20)
 EXCLUDED = "items of the history are left out of the lists, so a target among them counts as a miss"
 SIZES = {"1-4": (1, 4), "5-9": (5, 9), "10-19": (10, 19), "20-49": (20, 49), "50+": (50, 2**31)}
@@ -78,7 +79,7 @@ def compare(
         cache: stores finished models, and returns those that are there.
     """
     if not cutoffs or min(cutoffs) < 1:
-        raise SettingError(f"--cutoffs: expected whole numbers from 1, found {', '.join(map(str, cutoffs))}.")
+        raise SettingError(f"{CUTOFFS}: expected whole numbers from 1, found {', '.join(map(str, cutoffs))}.")
     conditions = Conditions(dataset, split, exclude_seen, device)
     plans = {name: _plan(name, split, seed) for name in models} | dict(plans or {})
     if cache is not None:

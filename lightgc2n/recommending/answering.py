@@ -17,12 +17,13 @@ import numpy.typing as npt
 
 from lightgc2n.data.dataset import Dataset, Longs
 from lightgc2n.data.splits import UNSEEN, Queries
-from lightgc2n.errors import DataError, SettingError
+from lightgc2n.errors import HISTORY, DataError, SettingError, option
 from lightgc2n.recommending.answers import Recommendation, Recommendations
 from lightgc2n.recommending.histories import whole_logs
 from lightgc2n.recommending.ownership import Ownership, refuse_diverged, tell
 
 NAMED = 5  # how many ids a sentence names before it stops
+NAME_SOMEBODY = f"Give an account ({option('--account', 'account=')}), a history ({HISTORY}) or both."
 
 Floats = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
@@ -107,7 +108,7 @@ class Answering(ABC):
         self, k: int, exclude_seen: bool, allow: Iterable[str] | None, deny: Iterable[str] | None, domain: str | None
     ) -> Wish:
         if k < 1:
-            raise SettingError(f"k (-k) must be at least 1, found {k}.")
+            raise SettingError(f"k{option(' (-k)', '')} must be at least 1, found {k}.")
         if allow is None and deny is None and domain is None:
             return Wish(k, exclude_seen, self._everything)
         listed = np.ones(len(self.dataset.items), dtype=bool)
@@ -149,7 +150,7 @@ class Answering(ABC):
         if history is not None:
             return self._given(account, history)
         if account is None:
-            raise SettingError("nobody is named. Give an account (--account), a history (--history) or both.")
+            raise SettingError("nobody is named. " + NAME_SOMEBODY)
         return self._stored([account])
 
     def _stored(self, accounts: list[str]) -> tuple[list[str | None], Queries, list[tuple[str, ...]]]:
@@ -158,7 +159,7 @@ class Answering(ABC):
             if account not in self._account_index:
                 raise DataError(
                     f"unknown account {account!r} ({_known(self.dataset.accounts)}). "
-                    f"Give --history to recommend for someone new."
+                    f"Give {HISTORY} to recommend for someone new."
                 )
         index = np.array([self._account_index[account] for account in accounts], dtype=np.int64)
         queries = self._queries(index, self._log_start[index], self._log_stop[index], self.dataset.events)

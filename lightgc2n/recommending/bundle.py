@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from lightgc2n.data.dataset import Longs
 from lightgc2n.data.splits import Queries
-from lightgc2n.errors import DataError, ScoreError, SettingError
+from lightgc2n.errors import HISTORY, DataError, ScoreError, SettingError, option
 from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.recommending.answering import Flags, Floats, Wish
 from lightgc2n.recommending.answers import Recommendations
@@ -19,7 +19,7 @@ from lightgc2n.recommending.bundle_files import GRAPH, HISTORIES, SERVER, open_b
 from lightgc2n.recommending.bundle_parts import Device, Server, read_device, read_server
 from lightgc2n.recommending.bundle_people import read_finder
 from lightgc2n.recommending.bundle_schema import OUTPUTS, USER_OUTPUTS, check_graph
-from lightgc2n.recommending.checks import need
+from lightgc2n.recommending.checks import AGAIN, need
 from lightgc2n.recommending.history_times import Times
 from lightgc2n.recommending.persons import AnsweringForPeople
 from lightgc2n.recommending.similar import ItemVectors
@@ -184,8 +184,8 @@ class BundleRecommender(AnsweringForPeople):
     def _finder(self) -> PeopleFinder:
         if self._kept_finder is None:
             raise SettingError(
-                "this bundle cannot find people: it was exported with --no-people, or from data without whole logs. "
-                "Make it again with: lightgc2n export RUN --out BUNDLE."
+                f"this bundle cannot find people: it was exported with {option('--no-people', 'people=False')}, or "
+                f"from data without whole logs. {AGAIN}"
             )
         return self._kept_finder
 
@@ -217,7 +217,7 @@ class BundleRecommender(AnsweringForPeople):
 
     def _stored(self, accounts: list[str]) -> tuple[list[str | None], Queries, list[tuple[str, ...]]]:
         if self.server.without_histories:
-            raise DataError(f"{self.dataset.name}: this bundle holds no histories. Give --history.")
+            raise DataError(f"{self.dataset.name}: this bundle holds no histories. Give {HISTORY}.")
         return super()._stored(accounts)
 
     def _question(

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy.typing as npt
 
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, option
 
-AGAIN = "Make it again with: lightgc2n export RUN --out BUNDLE."
+AGAIN = f"Make it again with: {option('lightgc2n export RUN --out BUNDLE', 'lightgc2n.load(RUN).export(BUNDLE)')}."
 SHOWN = 60  # letters of a value that a sentence shows
 FLOATS, COUNTS, BYTES = ("F16", "F32", "F64"), ("U8", "U16", "U32", "U64"), ("U8",)  # as safetensors names them
 DEEPEST = 16  # levels of JSON that is only shown

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from lightgc2n.data.dataset import Longs
 from lightgc2n.data.splits import UNSEEN, Queries
-from lightgc2n.errors import DataError, SettingError
+from lightgc2n.errors import HISTORY, DataError, SettingError, option
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import newest_sessions
 from lightgc2n.recommending.answering import Answering, Flags, Wish
@@ -26,6 +26,10 @@ from lightgc2n.recommending.together import best_for_all
 
 Scores = npt.NDArray[np.floating[Any]]
 MOST_SESSIONS = 300  # that people are found in, the newest; the work grows with their square
+PERSON_OR_ALL = (
+    f"a list is for one person ({option('--person', 'person=')}) or for all ({option('--together', 'together=True')}): "
+    f"leave one of them out."
+)
 ASSUMED = "one person is assumed: too few logs were there to learn how people are told apart"
 
 
@@ -134,7 +138,7 @@ class AnsweringForPeople(Answering):
         if person is None and not together:
             return whole
         if person is not None and together:
-            raise SettingError("a list is for one person (--person) or for all (--together): leave one of them out.")
+            raise SettingError(PERSON_OR_ALL)
         shown, found, told = self._found(account, queries, history, times)
         whole = replace(whole, notes=(*notes, *told))
         names = ascii_uppercase[: found.count]
@@ -167,7 +171,7 @@ class AnsweringForPeople(Answering):
         items, stored = np.asarray(queries.events[part]), self.dataset.times
         if history is None:
             if times is not None:
-                raise SettingError("times belong to a history that is given (--history): leave them out.")
+                raise SettingError(f"times belong to a history that is given ({HISTORY}): leave them out.")
             return History(items, None if stored is None else np.asarray(stored[part]))
         if times is None:
             return History(items, None)

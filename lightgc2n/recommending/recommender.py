@@ -14,7 +14,7 @@ from torch import Tensor
 from lightgc2n.data.batches import Batch, make_batch, query_batches
 from lightgc2n.data.dataset import MANIFEST, Dataset, Domain, Longs, load_dataset, verify_dataset
 from lightgc2n.data.splits import Queries, Split, Training, split_dataset
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DATA, DataError, option
 from lightgc2n.metrics.ranks import refuse_not_finite, rows_per_tile
 from lightgc2n.models.contract import Model
 from lightgc2n.people.finder import People, PeopleFinder
@@ -26,6 +26,8 @@ from lightgc2n.recommending.finders import FinderPlace, finder_for, finder_place
 from lightgc2n.recommending.people import History
 from lightgc2n.recommending.persons import AnsweringForPeople, Scores
 from lightgc2n.training.runs import load_run, plan_of, read_run
+
+DATA_FOLDER = option("--data DIR", "data=")
 
 
 def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> "Recommender":
@@ -45,13 +47,13 @@ def load_with_split(
     plan, checksum = plan_of(run), read_run(run)["data"]["checksum"]
     folder = Path(data) if data is not None else plan.data
     if data is None and not (folder / MANIFEST).is_file():
-        raise DataError(f"{run}: its dataset is no longer at {folder}. Say where it is with --data DIR.")
+        raise DataError(f"{run}: its dataset is no longer at {folder}. Say where it is with {DATA_FOLDER}.")
     dataset = load_dataset(folder)
     verify_dataset(folder)
     if dataset.checksum != checksum:
         raise DataError(
             f"{folder}: checksum {dataset.checksum[:12]}…, but {run} was trained on {checksum[:12]}…. "
-            f"Give --data the dataset of the run."
+            f"Give {DATA} the dataset of the run."
         )
     if plan.domain:
         dataset = dataset.only(plan.domain)

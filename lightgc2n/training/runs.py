@@ -29,7 +29,7 @@ from lightgc2n import __version__, zoo
 from lightgc2n.config import read_settings
 from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import SplitConfig
-from lightgc2n.errors import DataError, OutputError
+from lightgc2n.errors import DATA, OUT, DataError, OutputError, option
 from lightgc2n.files.atomic_writes import new_file, remove_leftovers
 from lightgc2n.files.folder_kinds import TEMPORARY, FolderKind
 from lightgc2n.files.writer_lock import recover
@@ -41,6 +41,8 @@ from lightgc2n.training.steps import TrainingConfig
 from lightgc2n.training.warm_start import vocabulary_files, write_vocabularies
 
 RUN, TESTED = "run.json", "results.json"
+FROM = option("--from", "from_run=")
+TRAIN = option("lightgc2n train DIR --out RUN", "lightgc2n.train(data, out=RUN)")
 RUN_FOLDER = FolderKind(
     "run",
     RUN,
@@ -124,11 +126,11 @@ def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
 def refuse_foreign_run(folder: Path) -> None:
     """Raise an error at a folder that is neither empty nor a run: training would write into somebody's files."""
     if folder.exists() and not folder.is_dir():
-        raise OutputError(f"{folder} is a file. Choose another --out.")
+        raise OutputError(f"{folder} is a file. Choose another {OUT}.")
     held = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     held = sorted(name for name in held if not name.startswith(TEMPORARY))
     if held and not RUN_FOLDER.is_marked(folder):
-        raise OutputError(f"{folder} holds {held[0]} and no run of ours (no {RUN}). Choose another --out.")
+        raise OutputError(f"{folder} holds {held[0]} and no run of ours (no {RUN}). Choose another {OUT}.")
 
 
 def _is_given_more_epochs(folder: Path, plan: RunPlan) -> bool:
@@ -151,14 +153,14 @@ def refuse_another_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
         if kept[part] != wanted:
             raise OutputError(
                 f"{folder} holds another run ({_difference(part, kept[part], wanted)}). "
-                f"Choose another --out, or the same settings."
+                f"Choose another {OUT}, or the same settings."
             )
     data = found["data"]
     if (data["checksum"], data["domain"]) != (dataset.checksum, plan.domain):
-        raise OutputError(f"{folder} holds a run on other data. Choose another --out.")
+        raise OutputError(f"{folder} holds a run on other data. Choose another {OUT}.")
     start = str(plan.from_run.resolve()) if plan.from_run is not None else None
     if (found.get("from") or {}).get("run") != start:
-        raise OutputError(f"{folder} holds a run that started elsewhere (--from differs). Choose another --out.")
+        raise OutputError(f"{folder} holds a run that started elsewhere ({FROM} differs). Choose another {OUT}.")
 
 
 @contextmanager
@@ -201,7 +203,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     try:
         return dict(json.loads((folder / RUN).read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"{folder}: not a run (no {RUN}). Make one with: lightgc2n train DIR --out RUN") from None
+        raise DataError(f"{folder}: not a run (no {RUN}). Make one with: {TRAIN}") from None
     except (OSError, ValueError, TypeError) as problem:
         raise DataError(f"{folder / RUN}: not the description of a run: {problem}. Train it again.") from None
 
@@ -242,7 +244,7 @@ def refuse_other_data(folder: Path, dataset: Dataset) -> None:
     wanted = read_run(folder)["data"]["checksum"]
     if dataset.checksum != wanted:
         found = f"{dataset.checksum[:12]}…, expected {wanted[:12]}…"
-        raise DataError(f"{folder}: trained on other data (checksum {found}). Say where its data is with --data.")
+        raise DataError(f"{folder}: trained on other data (checksum {found}). Say where its data is with {DATA}.")
 
 
 def versions() -> dict[str, str]:

@@ -225,7 +225,7 @@ def test_accounts_without_histories() -> None:
     whole, bare = load_bundle(bundle_of("lightgc2n")), load_bundle(bundle_of("lightgc2n", histories=False))
     account, log = whole.dataset.accounts[2], log_of_bundle(whole, 2)
     assert_same(bare.recommend(account, log), whole.recommend(account, log))
-    with pytest.raises(DataError, match=r"holds no histories\. Give --history"):
+    with pytest.raises(DataError, match=r"holds no histories\. Give history="):
         bare.recommend(account)
     assert not (bundle_of("sasrec", histories=False) / "server").exists(), "nothing is left to be known of accounts"
 
@@ -234,9 +234,9 @@ def test_load_takes_either(tmp_path: Path) -> None:
     assert isinstance(lightgc2n.load(run_of("sasrec")), Recommender)
     bundle: Answering = lightgc2n.load(str(bundle_of("sasrec")))
     assert isinstance(bundle, BundleRecommender)
-    with pytest.raises(SettingError, match="leave out --data"):
+    with pytest.raises(SettingError, match="leave out data="):
         lightgc2n.load(bundle_of("sasrec"), data=tmp_path)
-    with pytest.raises(SettingError, match="leave out --device"):
+    with pytest.raises(SettingError, match="leave out device="):
         lightgc2n.load(bundle_of("sasrec"), device="cuda")
     with pytest.raises(DataError, match="not a run"):
         lightgc2n.load(tmp_path)

@@ -187,7 +187,7 @@ def test_an_account_without_events_gets_popular_items(recommender: Recommender) 
 
 def test_what_cannot_be_answered_is_refused(recommender: Recommender) -> None:
     account = recommender.dataset.accounts[0]
-    with pytest.raises(DataError, match=r"unknown account 'x' .*Give --history to recommend for someone new"):
+    with pytest.raises(DataError, match=r"unknown account 'x' .*Give history= to recommend for someone new"):
         recommender.recommend("x")
     with pytest.raises(DataError, match="unknown account 'x'"):
         recommender.recommend_many([account, "x"])  # at once, not when the list is read
@@ -256,5 +256,5 @@ def test_a_dataset_that_is_gone_is_said(world: Path, tmp_path: Path) -> None:
         if file.name == "run.json":
             text = text.replace(str(world / "data").encode(), b"gone")
         (tmp_path / "run" / file.name).write_bytes(text)
-    with pytest.raises(DataError, match=r"no longer at gone\. Say where it is with --data"):
+    with pytest.raises(DataError, match=r"no longer at gone\. Say where it is with data="):
         load(tmp_path / "run")

@@ -3,8 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, option
 
 REQUIRED = ("account", "item")
 # Compared without case, blanks and punctuation; the earlier name wins where a table has several.
@@ -18,6 +19,7 @@ USUAL_NAMES = {
     "member": "member memberid person personid profile profileid",
 }
 ROLES = tuple(USUAL_NAMES)
+HEADER = option("--columns", "header=")
 
 
 def find_columns(names: Sequence[str], told: Mapping[str, str], where: str) -> dict[str, str]:
@@ -31,14 +33,16 @@ def find_columns(names: Sequence[str], told: Mapping[str, str], where: str) -> d
     if repeated:
         raise DataError(
             f"{where}: the header names the column {repeated[0]!r} more than once. Rename one of them, "
-            f"or give --columns with a name for each column."
+            f"or give {HEADER} with a name for each column."
         )
     plain = {_plain(name): name for name in reversed(names)}
     found = {}
     for role, usual in USUAL_NAMES.items():
         if role in told:
             if told[role] not in names:
-                raise DataError(f"{where}: no column {told[role]!r} for --{role}-column. Found: {listed(names)}.")
+                near = get_close_matches(told[role], names, n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                raise DataError(f"{where}: no column {told[role]!r} for {_of(role)}.{hint} Found: {listed(names)}.")
             found[role] = told[role]
         elif match := next((plain[name] for name in usual.split() if name in plain), None):
             found[role] = match
@@ -46,16 +50,21 @@ def find_columns(names: Sequence[str], told: Mapping[str, str], where: str) -> d
         if role not in found:
             raise DataError(
                 f"{where}: no column looks like the {role}. Found: {listed(names)}. "
-                f"Name it with --{role}-column, or give --columns if the file has no header."
+                f"Name it with {_of(role)}, or give {HEADER} if the file has no header."
             )
     for name in set(found.values()):
         roles = [role for role, column in found.items() if column == name]
         if len(roles) > 1:
             raise DataError(
                 f"{where}: the column {name!r} would be both {roles[0]} and {roles[1]}. "
-                f"Name another with --{roles[0]}-column or --{roles[1]}-column."
+                f"Name another with {_of(roles[0])} or {_of(roles[1])}."
             )
     return found
+
+
+def _of(role: str) -> str:
+    """The option that names the column of a role."""
+    return option(f"--{role}-column", f"{role}=")
 
 
 def _plain(name: str) -> str:

@@ -7,7 +7,7 @@ from lightgc2n.config import unknown_name
 from lightgc2n.data.formats.blocks import plain_suffix, read_blocks
 from lightgc2n.data.formats.columns import find_columns
 from lightgc2n.data.formats.rows import shown
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, option
 
 TABLES = ("csv", "tsv", "jsonl", "parquet", "movietweetings", "recbole")
 LINES = ("logs", "windows", "sessions")
@@ -17,6 +17,7 @@ SUFFIXES |= {".pq": "parquet", ".inter": "recbole", ".tsv": "", ".txt": "", ".da
 NOT_A_LOG = ("movies.dat", "item_dict.txt", "user_dict.txt")
 SNIFFED_BYTES = 65_536
 DELIMITERS = (",", ";", "|", "\t")
+FORMAT = option("--format", "format=")
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,13 @@ class Source:
 def detect(path: Path, wanted: str = "auto") -> Source:
     """The source at `path`, a file or a folder, in the `wanted` format or the one its content shows."""
     if wanted not in FORMATS:
-        raise DataError(f"--format: {unknown_name('format', wanted, FORMATS)}")
+        raise DataError(f"{FORMAT}: {unknown_name('format', wanted, FORMATS)}")
     if not path.exists():
         raise DataError(f"{path}: no such file or folder. Give a log file, or a folder that holds one.")
     if path.is_dir():
         source = _detect_folder(path, wanted)
         if wanted not in ("auto", source.format):
-            raise DataError(f"{path}: --format says {wanted}, the folder holds {source.format}. Name the file itself.")
+            raise DataError(f"{path}: {FORMAT} says {wanted}, the folder holds {source.format}. Name the file itself.")
         return source
     if not path.is_file() and wanted in ("auto", "parquet"):
         raise DataError(f"{path}: a pipe is read only once, from its start. Name its format, any but parquet.")
@@ -110,7 +111,7 @@ def _detect_text(path: Path, line: str) -> str:
         return "tsv"
     raise DataError(
         f"{path}:1: the format cannot be told from the first line '{shown(line)}'. "
-        f"Name it with --format, one of: {', '.join(FORMATS[1:])}."
+        f"Name it with {FORMAT}, one of: {', '.join(FORMATS[1:])}."
     )
 
 

@@ -6,7 +6,7 @@ import polars as pl
 
 from lightgc2n.config import unknown_name
 from lightgc2n.data.formats.rows import CONTROL_CHARACTERS, SHOWN
-from lightgc2n.errors import SettingError
+from lightgc2n.errors import SettingError, option
 
 MICROSECONDS_PER = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 UNITS = ("auto", "iso", *MICROSECONDS_PER)
@@ -59,7 +59,7 @@ class TimeReader:
 def check_unit(unit: str) -> None:
     """Stops at a unit that nobody knows."""
     if unit not in UNITS:
-        raise SettingError(f"--time-unit: {unknown_name('unit', unit, UNITS)}")
+        raise SettingError(f"{option('--time-unit', 'time_unit')}: {unknown_name('unit', unit, UNITS)}")
 
 
 def time_reader(unit: str, sample: pl.Series) -> TimeReader:
