@@ -17,11 +17,11 @@ from lightgc2n.data.formats.columns import listed
 from lightgc2n.data.formats.detect_format import FORMAT, LINES, Source, detect
 from lightgc2n.data.formats.event_tables import TableReader
 from lightgc2n.data.formats.id_codes import Coder, Codes
-from lightgc2n.data.formats.parquet import ParquetReader
 from lightgc2n.data.formats.rows import Tally, shown
 from lightgc2n.data.formats.sequences import read_sequences, read_two_domains
 from lightgc2n.data.formats.table_formats import JsonLines, Separated, TableFormat
 from lightgc2n.data.formats.time_columns import check_unit
+from lightgc2n.data.formats.typed_tables import FRAME, FrameReader, ParquetReader, TypedReader
 from lightgc2n.data.tombstones import forgotten_among, keep_tombstones, read_tombstones
 from lightgc2n.errors import DataError, SettingError, option
 from lightgc2n.files.atomic_writes import new_folder, refuse_existing, sha256
@@ -70,7 +70,30 @@ def import_log(
     refuse_existing(out, force)
     for file in tombstones:
         read_tombstones(file)  # a wrong file is an error before the log is read
-    source = detect(path, options.format)
+    name = path.resolve().name.lstrip(".").split(".")[0]
+    return _import(detect(path, options.format), name, out, options, force, tombstones)
+
+
+def import_frame(frame: Any, out: Path, options: ImportOptions, force: bool = False) -> dict[str, Any]:
+    """Read a data frame with one event a row into a prepared dataset at `out` and return its manifest.
+
+    The dataset has the checksum of the same rows imported from a file.
+
+    Args:
+        frame: of pandas, of polars, or an Arrow table.
+    """
+    refuse_existing(out, force)
+    return _import(Source("frame", {"all": FRAME}, frame=frame), FRAME.name, out, options, force)
+
+
+def _import(
+    source: Source,
+    default_name: str,
+    out: Path,
+    options: ImportOptions,
+    force: bool,
+    tombstones: Sequence[Path] = (),
+) -> dict[str, Any]:
     _check_options(options, source.format)
     with new_folder(out, force, kind=DATASET) as folder:
         tally = Tally(folder if options.skip_bad else None)
@@ -85,7 +108,7 @@ def import_log(
             notes = [note.replace(f" ({REJECTED} lists them)", "") for note in notes]
         for note in notes:
             say(note)
-        name = _text(options.name or path.resolve().name.lstrip(".").split(".")[0])
+        name = _text(options.name or default_name)
         # A pipe cannot be read again.
         sources = [(file.name, sha256(file) if file.is_file() else None) for file in source.all_files()]
         manifest = write_dataset(
@@ -148,14 +171,7 @@ def _read(source: Source, options: ImportOptions, tally: Tally) -> dict[str, Any
 def _read_events(source: Source, options: ImportOptions, tally: Tally, progress: Step) -> dict[str, Any]:
     """One event a row becomes one log an account, ordered by time where there is one, else as in the file."""
     path = source.files["all"]
-    reader: ParquetReader | TableReader
-    if source.format == "parquet":
-        reader = ParquetReader(path, tally, options.columns, options.time_unit)
-    else:
-        form = TABLE_FORMATS[source.format]
-        if source.format == "csv":
-            form = Separated(options.delimiter or source.delimiter, quoted=True)
-        reader = TableReader(path, form, tally, options.columns, options.time_unit, options.header)
+    reader = _reader(source, path, options, tally)
     coders = {role: Coder() for role in ("account", "item", "domain", "member")}
     chunks: dict[str, list[npt.NDArray[Any]]] = {}
     for frame in reader.frames():
@@ -180,10 +196,22 @@ def _read_events(source: Source, options: ImportOptions, tally: Tally, progress:
         )
         notes.append(f"{reader.times.describe()}: {first} to {last}")
     else:
+        rows = "rows" if source.frame is not None else "file"
         left = [name for name in reader.names if name not in reader.columns.values()]
         unused = f" (columns not used: {listed(left)}; name the time column if there is one)" if left else ""
-        notes.append(f"no time column: events keep the order of the file{unused}")
+        notes.append(f"no time column: events keep the order of the {rows}{unused}")
     return _logs_from_events(columns, coders, options, notes) | {"notes": notes}
+
+
+def _reader(source: Source, path: Path, options: ImportOptions, tally: Tally) -> TypedReader | TableReader:
+    if source.frame is not None:
+        return FrameReader(path, tally, options.columns, options.time_unit, frame=source.frame)
+    if source.format == "parquet":
+        return ParquetReader(path, tally, options.columns, options.time_unit)
+    form = TABLE_FORMATS[source.format]
+    if source.format == "csv":
+        form = Separated(options.delimiter or source.delimiter, quoted=True)
+    return TableReader(path, form, tally, options.columns, options.time_unit, options.header)
 
 
 def _logs_from_events(

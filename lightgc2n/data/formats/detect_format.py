@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lightgc2n.config import unknown_name
 from lightgc2n.data.formats.blocks import plain_suffix, read_blocks
@@ -30,8 +31,11 @@ class Source:
     account_dictionary: Path | None = None
     delimiter: str = ","  # between the fields of a CSV file
     notes: list[str] = field(default_factory=list)
+    frame: Any = None  # a data frame in place of files
 
     def all_files(self) -> list[Path]:
+        if self.frame is not None:
+            return []
         dictionaries = (self.item_dictionary, self.account_dictionary)
         return [*self.files.values(), *(path for path in dictionaries if path is not None)]
 

@@ -35,15 +35,15 @@ class Tally:
         self.rows = self.read = self.rejected = 0
         self.joined_rows = self.joined_lines = 0  # rows with line breaks between quotes
 
-    def reject(self, path: Path, bad: Sequence[BadRow], unit: str = "line") -> None:
-        """List bad rows of one file."""
+    def reject(self, path: Path, bad: Sequence[BadRow], place: str = "{path}:{line}") -> None:
+        """List bad rows of one file; `place` is how an error names a row."""
         if not bad:
             return
         if self._path is None:
             line, column, reason, _ = bad[0]
-            place = f"{path}:{line}" if unit == "line" else f"{path}: {unit} {line}"
             what = f"column {column}: {reason}" if column else reason
-            raise DataError(f"{place}: {what}. Mend it, or import with {SKIP_BAD}, which drops bad rows.")
+            where = place.format(path=path, line=line)
+            raise DataError(f"{where}: {what}. Mend it, or import with {SKIP_BAD}, which drops bad rows.")
         with self._path.open("a", encoding="utf-8") as file:
             if self.rejected == 0:
                 file.write("file\tline\tcolumn\treason\ttext\n")

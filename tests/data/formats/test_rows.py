@@ -16,7 +16,7 @@ def test_without_a_folder_the_first_bad_row_is_an_error() -> None:
     ):
         Tally().reject(Path("logs/a.csv"), [(7, "item", "no good", ""), (8, "", "worse", "")])
     with pytest.raises(DataError, match=r"^a\.parquet: row 7: no good\."):
-        Tally().reject(Path("a.parquet"), [(7, "", "no good", "")], unit="row")
+        Tally().reject(Path("a.parquet"), [(7, "", "no good", "")], place="{path}: row {line}")
 
 
 def test_with_a_folder_bad_rows_are_listed(tmp_path: Path) -> None:
