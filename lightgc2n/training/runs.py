@@ -16,7 +16,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from lightgc2n import __version__, zoo
 from lightgc2n.config import read_settings
 from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import SplitConfig
-from lightgc2n.errors import DATA, OUT, DataError, OutputError, option
+from lightgc2n.errors import DATA, OUT, DataError, OutputError, SettingError, option
 from lightgc2n.files.atomic_writes import new_file, remove_leftovers
 from lightgc2n.files.folder_kinds import TEMPORARY, FolderKind
 from lightgc2n.files.writer_lock import recover
@@ -41,6 +41,8 @@ from lightgc2n.training.steps import TrainingConfig
 from lightgc2n.training.warm_start import vocabulary_files, write_vocabularies
 
 RUN, TESTED = "run.json", "results.json"
+DEFAULT_MODEL = "lightgc2n"
+COMPARE = option("lightgc2n compare", "lightgc2n.compare")
 FROM = option("--from", "from_run=")
 TRAIN = option("lightgc2n train DIR --out RUN", "lightgc2n.train(data, out=RUN)")
 RUN_FOLDER = FolderKind(
@@ -75,6 +77,23 @@ class RunPlan:
     from_run: Path | None = None  # the run whose weights it starts from
     label: str = ""  # what a plan calls these settings; the model where it says nothing
 
+    def changed(
+        self,
+        *,
+        domain: str | None = None,
+        settings: Mapping[str, Any],
+        split: Mapping[str, Any],
+        training: Mapping[str, Any],
+    ) -> "RunPlan":
+        """The plan with these settings of the model, the split and the training; the others stay."""
+        return replace(
+            self,
+            domain=self.domain if domain is None else domain,
+            settings=self.settings | dict(settings),
+            split=read_settings(SplitConfig, asdict(self.split) | dict(split), where="split"),
+            training=read_settings(TrainingConfig, asdict(self.training) | dict(training), where="training"),
+        )
+
     def parts(self) -> dict[str, Any]:
         """What is trained, with every setting spelled out, ready for JSON."""
         return {
@@ -101,6 +120,16 @@ class RunPlan:
             "threads": torch.get_num_threads(),
             "commit": source_commit(),
         }
+
+
+def plan_to_train(data: Path, model: str | None = None, from_run: Path | None = None) -> RunPlan:
+    """The plan of a run on `data` with the default settings, or with those of the run that it starts from."""
+    base = plan_of(from_run) if from_run is not None else RunPlan(data, model or DEFAULT_MODEL)
+    if model is not None and model != base.model:
+        raise SettingError(f"{from_run}: a run of {base.model}. Its weights cannot start {model}.")
+    if zoo.entry_of(base.model).is_simple:
+        raise SettingError(f"{base.model} is a simple baseline: it needs no training. Use {COMPARE}.")
+    return replace(base, data=data, from_run=from_run)
 
 
 def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
