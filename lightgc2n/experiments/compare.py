@@ -41,6 +41,7 @@ COMPARISON = FolderKind(
 )
 CUTOFFS = option("--cutoffs", "cutoffs")
 DEFAULT_CUTOFFS = (5, 10, 20)
+LONG_COLUMNS = ("model", "subset", "queries", "metric", "value", "low", "high")
 EXCLUDED = "items of the history are left out of the lists, so a target among them counts as a miss"
 SIZES = {"1-4": (1, 4), "5-9": (5, 9), "10-19": (10, 19), "20-49": (20, 49), "50+": (50, 2**31)}
 
@@ -133,8 +134,7 @@ def write_results(compared: Compared, folder: Path) -> None:
     text = json.dumps(compared.result, indent=1, ensure_ascii=False)
     (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
     (folder / "results.md").write_text(comparison_markdown(compared.result), encoding="utf-8")
-    columns = ("model", "subset", "queries", "metric", "value", "low", "high")
-    table = plain_table("results", columns, _csv_rows(compared.result))
+    table = plain_table("results", LONG_COLUMNS, long_rows(compared.result))
     (folder / "results.csv").write_text(csv_text(table), encoding="utf-8")
     (folder / RANKS).mkdir(exist_ok=True)
     np.save(folder / RANKS / "owner.npy", compared.owner, allow_pickle=False)
@@ -234,7 +234,8 @@ def _metrics(
     return result
 
 
-def _csv_rows(result: dict[str, Any]) -> Iterator[list[Any]]:
+def long_rows(result: dict[str, Any]) -> Iterator[list[Any]]:
+    """The rows of LONG_COLUMNS: one for each metric of each model on each subset of the targets."""
     for model, facts in result["models"].items():
         for subset, values in facts["metrics"].items():
             for metric, cell in values.items():

@@ -1,5 +1,6 @@
 """What goes into a bundle."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,4 +12,4 @@ class ExportOptions:
     int8: bool = False
     histories: bool = True
     people: bool = True
-    titles: Path | None = None
+    titles: Path | Mapping[str, str] | None = None  # a file, or titles by item id
