@@ -27,7 +27,7 @@ def make_frame(columns: Columns, library: str | None = None, preferred: str | No
     if library is not None and library not in installed:
         raise SettingError(f"library: {library} is not installed. Install it with: pip install {library}")
     if not installed:
-        raise MissingExtraError("neither pandas nor polars", "train")
+        raise MissingExtraError("a library of data frames (polars or pandas)", "train")
     chosen = library or (preferred if preferred in installed else installed[0])
     if chosen == "pandas":
         import pandas

@@ -30,6 +30,16 @@ class Recommending(ABC):
     def _presenter(self) -> "Presenter":
         """What turns its answers into results of the API."""
 
+    @property
+    def accounts(self) -> Sequence[str]:
+        """The ids of the accounts that it knows."""
+        return self.recommender.dataset.accounts
+
+    @property
+    def items(self) -> Sequence[str]:
+        """The ids of the items that it may list."""
+        return self.recommender.dataset.items
+
     def recommend(
         self,
         account: Id | None = None,

@@ -10,7 +10,6 @@ import pytest
 
 import lightgc2n
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.recommending.answering import Answering
 from lightgc2n.recommending.answers import Recommendations
 from lightgc2n.recommending.bundle import BundleRecommender, load_bundle
 from lightgc2n.recommending.recommender import Recommender, load
@@ -231,9 +230,8 @@ def test_accounts_without_histories() -> None:
 
 
 def test_load_takes_either(tmp_path: Path) -> None:
-    assert isinstance(lightgc2n.load(run_of("sasrec")), Recommender)
-    bundle: Answering = lightgc2n.load(str(bundle_of("sasrec")))
-    assert isinstance(bundle, BundleRecommender)
+    assert isinstance(lightgc2n.load(run_of("sasrec")).recommender, Recommender)
+    assert isinstance(lightgc2n.load(str(bundle_of("sasrec"))).recommender, BundleRecommender)
     with pytest.raises(SettingError, match="leave out data="):
         lightgc2n.load(bundle_of("sasrec"), data=tmp_path)
     with pytest.raises(SettingError, match="leave out device="):
@@ -273,9 +271,9 @@ import lightgc2n
 from lightgc2n.__main__ import main
 
 bundle = lightgc2n.load(sys.argv[1])
-account = bundle.dataset.accounts[0]
+account = bundle.accounts[0]
 assert len(bundle.recommend(account, exclude_seen=True)) == 20
-assert len(bundle.recommend(history=list(bundle.dataset.items[:5]))) == 20
+assert len(bundle.recommend(history=list(bundle.items[:5]))) == 20
 assert len(bundle.ownership(account).weights) > 1
 sys.argv = ["lightgc2n", "recommend", sys.argv[1], "--account", account, "--people", "--json"]
 main()

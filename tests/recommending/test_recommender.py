@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-import lightgc2n
 from lightgc2n import zoo
 from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Domain
@@ -219,7 +218,7 @@ def test_accounts_that_training_held_out_are_nameless(world: Path, tmp_path: Pat
     few = TrainingConfig(epochs=1, batch_size=32)
     split = SplitConfig(protocol="cold-accounts")
     train_run(RunPlan(world / "data", "lightgc2n-wo-c", split=split, training=few), tmp_path / "run")
-    recommender = lightgc2n.load(str(tmp_path / "run"))
+    recommender = load(str(tmp_path / "run"))
     held_out = split_dataset(recommender.dataset, split).test.owner[0]
     account = recommender.dataset.accounts[held_out]
     found = recommender.recommend(account, k=5)

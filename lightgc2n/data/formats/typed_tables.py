@@ -120,8 +120,8 @@ class FrameReader(TypedReader):
         if isinstance(self._native, pl.DataFrame):
             floats = pl.selectors.float()
             return self._native.select(columns).with_columns(floats.fill_nan(None)).lazy()
-        return pl.DataFrame([_polars_column(str(name), self._native[name]) for name in self._native.columns
-                             if str(name) in columns]).lazy()  # fmt: skip
+        pairs = zip(self._names(), self._native.iter_columns(), strict=True)
+        return pl.DataFrame([_polars_column(name, column) for name, column in pairs if name in columns]).lazy()
 
 
 def open_frame(frame: Any) -> "pl.DataFrame | nw.DataFrame[Any]":
