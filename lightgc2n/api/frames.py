@@ -90,7 +90,7 @@ class Tabular(ABC):
         from rich.console import Console
 
         text = io.StringIO()
-        console = Console(file=text, width=160, highlight=False, color_system=None)
+        console = Console(file=text, width=160, highlight=False, color_system=None, force_jupyter=False)
         for table in self._tables():
             console.print(terminal(table))
         lines = [line.rstrip() for line in text.getvalue().splitlines()]
