@@ -145,7 +145,7 @@ def compare(
         from lightgc2n.experiments.run_comparison import run_comparison
 
         data = as_dataset(data)
-        given = [models] if isinstance(models, str) else list(models)
+        given = models.split(",") if isinstance(models, str) else list(models)
         names = zoo.choose_models(",".join(given))
         for name in settings or {}:
             zoo.entry_of(name)

@@ -165,6 +165,11 @@ class Dataset(Tabular):
         return load_dataset(self.folder)
 
     @property
+    def is_temporary(self) -> bool:
+        """Whether its folder is removed with this object."""
+        return self._owned is not None and self.folder == self._owned.path
+
+    @property
     def name(self) -> str:
         return self.arrays.name
 

@@ -1,7 +1,7 @@
 """What a run or a bundle answers with: the typed results of `recommending`, which can also be data frames."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from lightgc2n.api.frames import Columns, Tabular, make_frame
@@ -60,6 +60,13 @@ class Ownership(Tabular, ownership.Ownership):
         return self.notes
 
 
+@dataclass(frozen=True)
+class Person(people.Person):
+    """One person behind an account."""
+
+    next: Recommendations
+
+
 @dataclass(frozen=True, repr=False)
 class AccountPeople(Tabular, people.AccountPeople):
     """How many people are behind an account, who did what, and what to show each of them.
@@ -72,6 +79,9 @@ class AccountPeople(Tabular, people.AccountPeople):
         >>> found.lists_frame()  # what to show each of them next
     """
 
+    people: tuple[Person, ...]
+    together: Recommendations | None
+    whole: Recommendations
     titles: Mapping[str, str] = field(default_factory=dict, compare=False)
     library: str | None = field(default=None, compare=False)
 
@@ -144,7 +154,7 @@ class Presenter:
 
     def people(self, found: people.AccountPeople) -> AccountPeople:
         values = _values(found) | {
-            "people": tuple(replace(one, next=self.recommendations(one.next)) for one in found.people),
+            "people": tuple(Person(**_values(one) | {"next": self.recommendations(one.next)}) for one in found.people),
             "whole": self.recommendations(found.whole),
             "together": None if found.together is None else self.recommendations(found.together),
         }

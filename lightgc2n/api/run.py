@@ -10,6 +10,7 @@ from lightgc2n.api.calls import api_call
 from lightgc2n.api.dataset import Dataset, as_dataset, read_title_map
 from lightgc2n.api.recommending import Recommending
 from lightgc2n.api.storage import OwnedFolder, copy_folder
+from lightgc2n.progress import say
 
 if TYPE_CHECKING:
     from lightgc2n.api.comparison import Evaluation
@@ -210,6 +211,8 @@ def train(
         )
         opened = open_data(plan)
         warn_of_leaks(*opened)
+        if out is not None and data.is_temporary:
+            say(f"the data is in a temporary folder: data.save(FOLDER) keeps it for a later load({str(out)!r})")
         owned = OwnedFolder(RUN_FOLDER, "run") if out is None else None
         folder = owned.path if owned is not None else Path(out or "")
         train_run(plan, folder, device, math.inf if seconds is None else seconds, data=opened)

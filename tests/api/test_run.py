@@ -13,6 +13,8 @@ import pytest
 
 import lightgc2n as lg
 from lightgc2n.api import frames
+from lightgc2n.api.calls import progress_html
+from lightgc2n.progress import Step
 from tests.api.world import ACCOUNTS, COLUMNS, data, pandas_frame, polars_frame, run
 
 
@@ -202,6 +204,24 @@ def test_models_are_listed() -> None:
     assert {"popularity", "sasrec", "lightgc2n-plus"} <= set(lg.list_models())
     assert "popularity" in lg.list_models(simple=True)
     assert "popularity" not in lg.list_models(simple=False)
+
+
+def test_a_run_that_stays_says_that_its_data_does_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lg.train(data(), model="sasrec", epochs=1, settings={"width": 8}, out=tmp_path / "run")
+    assert "data.save(FOLDER) keeps it" in capsys.readouterr().err
+    kept = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False).save(tmp_path / "data")
+    lg.train(kept, model="sasrec", epochs=1, settings={"width": 8}, out=tmp_path / "other")
+    assert "data.save" not in capsys.readouterr().err
+
+
+def test_progress_of_a_notebook_is_a_bar_and_a_sentence() -> None:
+    step = Step("epoch <3>", 8)
+    step.advance(2)
+    shown = progress_html("so far & on", step)
+    assert shown["text/plain"] == "so far & on, epoch <3> 25 %"
+    assert '<progress value="2" max="8">' in shown["text/html"]
+    assert "so far &amp; on" in shown["text/html"]
+    assert progress_html("", None) == {"text/html": "", "text/plain": ""}
 
 
 def test_progress_is_shown_or_silent(capsys: pytest.CaptureFixture[str]) -> None:
