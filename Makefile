@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo demo-check experiments test test-kernels test-slow clean
+.PHONY: help setup demo demo-check experiments test test-services test-kernels test-slow clean
 
 help:
 	@echo "make demo       generate households, compare models on them, show the table, then a page that looks into accounts"
 	@echo "make demo-check the same, and the page is asked once and taken down"
 	@echo "make experiments  every experiment of the paper in minutes, on generated households"
 	@echo "make test       lint, types and tests"
+	@echo "make test-services  tests that need another process, such as the kernel of a notebook"
 	@echo "make test-kernels  the Triton kernels in Triton's interpreter, where Triton can be installed"
 	@echo "make test-slow  what takes longer: 10,000 mutated files, killed commands, every extra, the oldest and newest Python"
 	@echo "make setup      only create the environment in $(VENV)"
@@ -40,6 +41,9 @@ experiments: setup
 
 test: $(VENV)/.setup-dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
+
+test-services: $(VENV)/.setup-dev
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE POLARS_MAX_THREADS=1 $(BIN)/python -m pytest --quiet -m services
 
 # Outside the dev extra: Triton exists for Linux alone. Its interpreter cannot read functions that the shape checks wrap.
 test-kernels: $(VENV)/.setup-dev

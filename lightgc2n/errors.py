@@ -1,11 +1,50 @@
-"""One tree of errors a person can act on: each names the place, the expectation, the finding and the way out."""
+"""One tree of errors a person can act on: each names the place, the expectation, the finding and the way out.
+
+The way out often names an option, which the command line and Python spell differently. A message holds both spellings:
+
+    raise OutputError(f"{path} exists already. Choose another {OUT}, or replace it with {FORCE}.")
+
+`str(problem)` speaks to a Python caller (`out=`, `force=True`), `problem.command_line` to a shell (`--out`, `--force`).
+"""
+
+import re
+
+# Private-use characters around and between the two spellings of an option.
+_START, _BETWEEN, _END = "\ue000", "\ue001", "\ue002"
+_OPTION = re.compile(f"{_START}([^{_START}{_END}]*){_BETWEEN}([^{_START}{_END}]*){_END}")
+
+
+def option(command_line: str, python: str) -> str:
+    """Return both spellings of an option, for the message of an error."""
+    return f"{_START}{command_line}{_BETWEEN}{python}{_END}"
+
+
+OUT, FORCE = option("--out", "out="), option("--force", "force=True")
+DATA, HISTORY = option("--data", "data="), option("--history", "history=")
+
+# Packages of the optional extras, which are imported where they are used.
+EXTRA_OF_PACKAGE = (
+    {"matplotlib": "report", "onnx": "export"}
+    | dict.fromkeys(("torch", "jaxtyping", "polars", "zstandard", "narwhals"), "train")
+    | dict.fromkeys(("onnxruntime", "fastapi", "uvicorn", "prometheus_client"), "serve")
+)
 
 
 class LightGC2NError(Exception):
-    """Something the caller can mend; shown without a traceback."""
+    """Something the caller can mend; shown without a traceback on the command line.
+
+    Attributes:
+        command_line: the message with options as the command line spells them.
+        service: the message with options as the fields of an HTTP request.
+    """
 
     exit_code = 2
     status = 400  # what the HTTP service answers
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_OPTION.sub(r"\2", message))
+        self.command_line = _OPTION.sub(r"\1", message)
+        self.service = _OPTION.sub(lambda found: found[2].removesuffix("="), message)
 
 
 class DataError(LightGC2NError):
@@ -21,7 +60,7 @@ class OutputError(LightGC2NError):
 
 
 class MissingExtraError(LightGC2NError):
-    """A command needs a package that an optional extra installs."""
+    """Something needs a package that an optional extra installs."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed. Install it with: pip install 'lightgc2n[{extra}]'")

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -14,33 +15,81 @@ SECONDS_BETWEEN_LINES = 5.0
 class Step:
     """A long task; `advance` reports its progress."""
 
-    def __init__(self, console: Console, title: str, total: float | None, bar: Progress | None) -> None:
-        self._console, self._title, self._total, self._bar = console, title, total, bar
-        self._task = bar.add_task(title, total=total) if bar else None
-        self._done, self._spoke = 0.0, time.monotonic()
+    def __init__(self, title: str, total: float | None) -> None:
+        self.title, self.total, self.done = title, total, 0.0
 
     def advance(self, amount: float = 1) -> None:
-        self._done += amount
-        if self._bar is not None and self._task is not None:
-            self._bar.advance(self._task, amount)
-        elif time.monotonic() - self._spoke > SECONDS_BETWEEN_LINES:
+        self.done += amount
+
+
+class Output:
+    """Where a caller wants progress in place of stderr; this one shows nothing."""
+
+    def step(self, title: str, total: float | None) -> Step:
+        return Step(title, total)
+
+    def say(self, sentence: str) -> None:
+        """Show one sentence."""
+
+
+SILENT = Output()
+_output: ContextVar[Output | None] = ContextVar("lightgc2n-progress", default=None)
+
+
+class _BarStep(Step):
+    """A live bar in a terminal."""
+
+    def __init__(self, title: str, total: float | None, bar: Progress) -> None:
+        super().__init__(title, total)
+        self._bar, self._task = bar, bar.add_task(title, total=total)
+
+    def advance(self, amount: float = 1) -> None:
+        self._bar.advance(self._task, amount)
+
+
+class _LineStep(Step):
+    """A plain line now and then."""
+
+    def __init__(self, title: str, total: float | None, console: Console) -> None:
+        super().__init__(title, total)
+        self._console, self._spoke = console, time.monotonic()
+
+    def advance(self, amount: float = 1) -> None:
+        super().advance(amount)
+        if time.monotonic() - self._spoke > SECONDS_BETWEEN_LINES:
             self._spoke = time.monotonic()
-            share = f" {100 * self._done / self._total:.0f} %" if self._total else f" {self._done:,.0f}"
-            self._console.print(f"{self._title}:{share}", highlight=False, markup=False)
+            share = f" {100 * self.done / self.total:.0f} %" if self.total else f" {self.done:,.0f}"
+            self._console.print(f"{self.title}:{share}", highlight=False, markup=False)
+
+
+@contextmanager
+def sent_to(output: Output) -> Iterator[None]:
+    """Send the progress of the block to `output`; where a block around it does so already, that one decides."""
+    token = _output.set(_output.get() or output)
+    try:
+        yield
+    finally:
+        _output.reset(token)
 
 
 @contextmanager
 def step(title: str, total: float | None = None) -> Iterator[Step]:
     """Show a `Step` while the block runs."""
+    if (output := _output.get()) is not None:
+        yield output.step(title, total)
+        return
     console = Console(file=sys.stderr)
     if not console.is_terminal:
-        yield Step(console, title, total, None)
+        yield _LineStep(title, total, console)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        yield Step(console, title, total, bar)
+        yield _BarStep(title, total, bar)
 
 
 def say(sentence: str) -> None:
-    """Print one line for the user to stderr."""
-    Console(file=sys.stderr, soft_wrap=True).print(sentence, highlight=False, markup=False)
+    """Print one line for the user."""
+    if (output := _output.get()) is not None:
+        output.say(sentence)
+    else:
+        Console(file=sys.stderr, soft_wrap=True).print(sentence, highlight=False, markup=False)

@@ -29,6 +29,7 @@ ORDER = (
     ("paper",),
     ("serving",),
     ("diagnosis",),
+    ("api",),
     ("cli",),
 )
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}

@@ -1,21 +1,15 @@
 """`lightgc2n compare`: several models on one split."""
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from lightgc2n.cli.inputs import open_split, read_model_tables, warn_of_leaks
+from lightgc2n.cli.inputs import read_model_tables
 from lightgc2n.cli.options import DatasetFolder, Force, Json, Overrides, Seed
 from lightgc2n.cli.printing import print_json, print_results
 from lightgc2n.devices import DEVICE_HELP
 from lightgc2n.errors import SettingError
-from lightgc2n.progress import say
-
-if TYPE_CHECKING:
-    from lightgc2n.experiments.compare import Compared
 
 
 def compare(
@@ -55,46 +49,31 @@ def compare(
     With --out, finished models are stored in DIR.partial, and rerunning the command resumes.
     """
     from lightgc2n import zoo
-    from lightgc2n.config import read_settings
     from lightgc2n.devices import choose_device
-    from lightgc2n.experiments.compare import compare as run
     from lightgc2n.experiments.comparison_tables import comparison_notes, comparison_tables
+    from lightgc2n.experiments.run_comparison import run_comparison
     from lightgc2n.files.atomic_writes import refuse_existing
-    from lightgc2n.training.runs import RunPlan
-    from lightgc2n.training.steps import TrainingConfig
 
     if out is not None:
         refuse_existing(out, force)
     names = zoo.choose_models(models)
     tables = read_model_tables(config, set, names, known=[*zoo.ZOO, "split", "training"])
     settings = {"protocol": protocol, "targets": targets, "target_in_input": target_in_input, "seed": seed}
-    dataset, split = open_split(folder, domain, **settings, **tables[names[0]]["split"])
-    warn_of_leaks(dataset, split)
-    plans = {
-        name: RunPlan(
-            data=folder,
-            model=name,
-            domain=domain,
-            settings=own[name],
-            split=split.config,
-            training=read_settings(TrainingConfig, {"seed": seed, **own["training"]}, where="training"),
-        )
-        for name, own in tables.items()
-    }
-    comparison = partial(
-        run,
-        dataset,
-        split,
+    compared = run_comparison(
+        folder,
         names,
+        tables,
+        domain=domain,
+        split=settings | tables[names[0]]["split"],
         cutoffs=_cutoffs(cutoffs),
-        plans=plans,
         # A model that does not fit is an error where it is named, and left out of `all` and `simple`.
         optional=[name for name in names if name not in models.split(",")],
         exclude_seen=exclude_seen,
         device=choose_device(device),
         seed=seed,
+        out=out,
+        force=force,
     )
-    compared = comparison() if out is None else _in_folder(comparison, out, force)
     if json:
         print_json(compared.result)
         return
@@ -103,21 +82,6 @@ def compare(
         typer.echo(f"Also measured at {', '.join(map(str, hidden))}: see --json or --out.")
     if out is not None:
         typer.echo(f"written to {out}")
-
-
-def _in_folder(comparison: "Callable[..., Compared]", out: Path, force: bool) -> "Compared":
-    """Runs the comparison in a folder beside `out` that stores finished models, so that it can resume."""
-    from lightgc2n.experiments.compare import COMPARISON, write_results
-    from lightgc2n.experiments.comparison_cache import ComparisonCache
-    from lightgc2n.files.atomic_writes import resumable_folder
-
-    with resumable_folder(out, force, kind=COMPARISON) as folder:
-        say(f"finished models are stored in {folder}; Ctrl-C stops, rerun the command to resume")
-        cache = ComparisonCache(folder, force)
-        compared = comparison(cache=cache)
-        cache.clear()
-        write_results(compared, folder)
-    return compared
 
 
 def _cutoffs(text: str) -> list[int]:

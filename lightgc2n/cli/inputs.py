@@ -61,11 +61,3 @@ def read_model_tables(
     return {
         name: {table: own.get(table, {}) | values for table, values in changes.items()} for name, own in tables.items()
     }
-
-
-def warn_of_leaks(dataset: "Dataset", split: "Split") -> None:
-    """Reports the leak where the protocol is known to leak."""
-    if split.stamps:
-        from lightgc2n.data.leak_audit import audit_split
-
-        say(audit_split(dataset, split).verdict)

@@ -11,15 +11,8 @@ import typer
 from lightgc2n import __version__
 from lightgc2n.cli import COMMANDS
 from lightgc2n.cli.printing import print_in_any_encoding
-from lightgc2n.errors import LightGC2NError, MissingExtraError
+from lightgc2n.errors import EXTRA_OF_PACKAGE, LightGC2NError, MissingExtraError
 from lightgc2n.progress import say
-
-# Packages of the optional extras that commands import where they use them.
-EXTRA_OF_PACKAGE = (
-    {"matplotlib": "report", "onnx": "export"}
-    | dict.fromkeys(("torch", "jaxtyping", "polars", "zstandard"), "train")
-    | dict.fromkeys(("onnxruntime", "fastapi", "uvicorn", "prometheus_client"), "serve")
-)
 
 app = typer.Typer(
     help="Recommendations for accounts that several people share, measured honestly.",
@@ -59,7 +52,7 @@ def main() -> None:
     try:
         app()
     except LightGC2NError as problem:
-        _fail(str(problem), problem.exit_code)
+        _fail(problem.command_line, problem.exit_code)
     except ModuleNotFoundError as problem:
         package = (problem.name or "").partition(".")[0]
         if package not in EXTRA_OF_PACKAGE:

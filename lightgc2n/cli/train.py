@@ -88,44 +88,24 @@ def train(
 
 def _run_of(folder: Path, from_run: Path | None, given: "dict[str, Any]") -> "RunPlan":
     """The plan that the options describe; other settings are the defaults, or those of the run it starts from."""
-    from dataclasses import asdict
-
-    from lightgc2n import zoo
     from lightgc2n.cli.inputs import read_tables
-    from lightgc2n.config import read_settings
-    from lightgc2n.data.splits import SplitConfig
-    from lightgc2n.training.runs import RunPlan, plan_of
-    from lightgc2n.training.steps import TrainingConfig
+    from lightgc2n.training.runs import plan_to_train
 
-    base = plan_of(from_run) if from_run is not None else RunPlan(folder, given.get("model", "lightgc2n"))
-    if given.get("model", base.model) != base.model:
-        raise SettingError(f"{from_run}: a run of {base.model}. Its weights cannot start {given['model']}.")
-    if zoo.entry_of(base.model).is_simple:
-        raise SettingError(f"{base.model} is a simple baseline: it needs no training. Use lightgc2n compare.")
+    base = plan_to_train(folder, given.get("model"), from_run)
     known = [base.model, "split", "training"]
     filed, tables = read_tables(given.get("config"), None, known), read_tables(None, given.get("set"), known)
-    parts = {  # options override a file, and --set overrides an option
-        name: asdict(settings)
-        | filed[name]
-        | {option: given[option] for option in options if option in given}
-        | tables[name]
-        for name, settings, options in (("split", base.split, OF_SPLIT), ("training", base.training, OF_TRAINING))
-    }
-    return RunPlan(
-        data=folder,
-        model=base.model,
-        domain=given.get("domain", base.domain),
-        settings=base.settings | filed[base.model] | tables[base.model],
-        split=read_settings(SplitConfig, parts["split"], where="split"),
-        training=read_settings(TrainingConfig, parts["training"], where="training"),
-        from_run=from_run,
+    split, training = (  # options override a file, and --set overrides an option
+        filed[name] | {option: given[option] for option in options if option in given} | tables[name]
+        for name, options in (("split", OF_SPLIT), ("training", OF_TRAINING))
     )
+    settings = filed[base.model] | tables[base.model]
+    return base.changed(domain=given.get("domain"), settings=settings, split=split, training=training)
 
 
 def _train_run(run: "RunPlan", out: Path, device: str, seconds: float, json: bool) -> None:
     from dataclasses import asdict
 
-    from lightgc2n.cli.inputs import warn_of_leaks
+    from lightgc2n.data.leak_audit import warn_of_leaks
     from lightgc2n.training.run import open_data, train_run
 
     data = open_data(run)

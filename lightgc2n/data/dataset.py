@@ -27,7 +27,7 @@ import numpy.typing as npt
 from lightgc2n import __version__
 from lightgc2n.config import unknown_name
 from lightgc2n.data.arrays import save_array
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, option
 from lightgc2n.files.atomic_writes import sha256
 from lightgc2n.files.folder_kinds import FolderKind
 from lightgc2n.files.writer_lock import recover
@@ -295,9 +295,8 @@ def _write_ids(path: Path, ids: Sequence[str]) -> None:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
-        raise DataError(
-            f"{folder}: not a prepared dataset (no {MANIFEST}). Make one with: lightgc2n import SOURCE --out {folder}"
-        )
+        make = option(f"lightgc2n import SOURCE --out {folder}", "lightgc2n.Dataset.from_path(SOURCE)")
+        raise DataError(f"{folder}: not a prepared dataset (no {MANIFEST}). Make one with: {make}")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         schema, checksum, made = manifest["schema"], manifest["checksum"], _combined_checksum(manifest["files"])

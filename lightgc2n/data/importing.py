@@ -14,14 +14,14 @@ from lightgc2n.config import unknown_name
 from lightgc2n.data.dataset import DATASET, FORGOTTEN, REJECTED, Domain, write_dataset
 from lightgc2n.data.forget_dataset import drop_accounts
 from lightgc2n.data.formats.columns import Coder, Codes, check_unit, listed
-from lightgc2n.data.formats.detect_format import LINES, Source, detect
+from lightgc2n.data.formats.detect_format import FORMAT, LINES, Source, detect
 from lightgc2n.data.formats.event_tables import TableReader
-from lightgc2n.data.formats.parquet import ParquetReader
 from lightgc2n.data.formats.rows import Tally, shown
 from lightgc2n.data.formats.sequences import read_sequences, read_two_domains
 from lightgc2n.data.formats.table_formats import JsonLines, Separated, TableFormat
+from lightgc2n.data.formats.typed_tables import FRAME, FrameReader, ParquetReader, TypedReader
 from lightgc2n.data.tombstones import forgotten_among, keep_tombstones, read_tombstones
-from lightgc2n.errors import DataError, SettingError
+from lightgc2n.errors import DataError, SettingError, option
 from lightgc2n.files.atomic_writes import new_folder, refuse_existing, sha256
 from lightgc2n.progress import Step, say, step
 
@@ -68,7 +68,30 @@ def import_log(
     refuse_existing(out, force)
     for file in tombstones:
         read_tombstones(file)  # report a wrong file before the log is read
-    source = detect(path, options.format)
+    name = path.resolve().name.lstrip(".").split(".")[0]
+    return _import(detect(path, options.format), name, out, options, force, tombstones)
+
+
+def import_frame(frame: Any, out: Path, options: ImportOptions, force: bool = False) -> dict[str, Any]:
+    """Read a data frame with one event a row into a prepared dataset at `out` and return its manifest.
+
+    The dataset has the checksum of the same rows imported from a file.
+
+    Args:
+        frame: of pandas, of polars, or an Arrow table.
+    """
+    refuse_existing(out, force)
+    return _import(Source("frame", {"all": FRAME}, frame=frame), FRAME.name, out, options, force)
+
+
+def _import(
+    source: Source,
+    default_name: str,
+    out: Path,
+    options: ImportOptions,
+    force: bool,
+    tombstones: Sequence[Path] = (),
+) -> dict[str, Any]:
     _check_options(options, source.format)
     with new_folder(out, force, kind=DATASET) as folder:
         tally = Tally(folder if options.skip_bad else None)
@@ -83,7 +106,7 @@ def import_log(
             notes = [note.replace(f" ({REJECTED} lists them)", "") for note in notes]
         for note in notes:
             say(note)
-        name = _text(options.name or path.resolve().name.lstrip(".").split(".")[0])
+        name = _text(options.name or default_name)
         # A pipe cannot be read again.
         sources = [(file.name, sha256(file) if file.is_file() else None) for file in source.all_files()]
         manifest = write_dataset(
@@ -113,14 +136,14 @@ def _leave_out_forgotten(content: dict[str, Any], forgotten: Collection[str], fo
 def _check_options(options: ImportOptions, form: str) -> None:
     check_unit(options.time_unit)
     if options.ties not in TIES:
-        raise SettingError(f"--ties: {unknown_name('order', options.ties, TIES)}")
+        raise SettingError(f"{option('--ties', 'ties')}: {unknown_name('order', options.ties, TIES)}")
     if options.delimiter and (form != "csv" or len(options.delimiter) != 1 or options.delimiter in '"\r\n\0'):
         raise SettingError(
-            f"--delimiter: expected one character for a CSV file, no quote and no line break, "
+            f"{option('--delimiter', 'delimiter')}: expected one character for a CSV file, no quote and no line break, "
             f"found {options.delimiter!r} for {form}."
         )
     if form in LINES and (options.columns or options.header or options.time_unit != "auto"):
-        raise SettingError(f"{form} have neither columns nor times. Leave out these options, or give another --format.")
+        raise SettingError(f"{form} have neither columns nor times. Leave out these options, or give another {FORMAT}.")
 
 
 def _text(name: str) -> str:
@@ -146,14 +169,7 @@ def _read(source: Source, options: ImportOptions, tally: Tally) -> dict[str, Any
 def _read_events(source: Source, options: ImportOptions, tally: Tally, progress: Step) -> dict[str, Any]:
     """Group the events into one log per account, ordered by time if there is one, else as in the file."""
     path = source.files["all"]
-    reader: ParquetReader | TableReader
-    if source.format == "parquet":
-        reader = ParquetReader(path, tally, options.columns, options.time_unit)
-    else:
-        form = TABLE_FORMATS[source.format]
-        if source.format == "csv":
-            form = Separated(options.delimiter or source.delimiter, quoted=True)
-        reader = TableReader(path, form, tally, options.columns, options.time_unit, options.header)
+    reader = _reader(source, path, options, tally)
     coders = {role: Coder() for role in ("account", "item", "domain", "member")}
     chunks: dict[str, list[npt.NDArray[Any]]] = {}
     for frame in reader.frames():
@@ -178,10 +194,22 @@ def _read_events(source: Source, options: ImportOptions, tally: Tally, progress:
         )
         notes.append(f"{reader.times.describe()}: {first} to {last}")
     else:
+        rows = "rows" if source.frame is not None else "file"
         left = [name for name in reader.names if name not in reader.columns.values()]
-        unused = f" (columns not used: {listed(left)}; --time-column names one)" if left else ""
-        notes.append(f"no time column: events keep the order of the file{unused}")
+        unused = f" (columns not used: {listed(left)}; name the time column if there is one)" if left else ""
+        notes.append(f"no time column: events keep the order of the {rows}{unused}")
     return _logs_from_events(columns, coders, options, notes) | {"notes": notes}
+
+
+def _reader(source: Source, path: Path, options: ImportOptions, tally: Tally) -> TypedReader | TableReader:
+    if source.frame is not None:
+        return FrameReader(path, tally, options.columns, options.time_unit, frame=source.frame)
+    if source.format == "parquet":
+        return ParquetReader(path, tally, options.columns, options.time_unit)
+    form = TABLE_FORMATS[source.format]
+    if source.format == "csv":
+        form = Separated(options.delimiter or source.delimiter, quoted=True)
+    return TableReader(path, form, tally, options.columns, options.time_unit, options.header)
 
 
 def _logs_from_events(
@@ -197,7 +225,7 @@ def _logs_from_events(
             notes.append(f"{int(repeated.sum()):,} rows dropped that repeat the account, item and time of another")
         elif repeated.any():
             count = int(repeated.sum())
-            notes.append(f"{count:,} rows repeat the account, item and time of another (see --drop-duplicates)")
+            notes.append(f"{count:,} rows repeat the account, item and time of another and are kept")
         notes += _note_on_ties(columns, options)
     items, domains, events = _number_by_domain(columns.pop("item"), columns.pop("domain", None), coders)
     accounts = coders["account"].ids()
@@ -245,7 +273,7 @@ def _note_on_ties(columns: dict[str, npt.NDArray[Any]], options: ImportOptions) 
     if not tied:
         return []
     order = "the order of the file" if options.ties == "file" else f"a random order (seed {options.seed})"
-    return [f"in {tied:,} of {len(last):,} accounts the last two events have equal times; they are in {order} (--ties)"]
+    return [f"in {tied:,} of {len(last):,} accounts the last two events have equal times; they are in {order}"]
 
 
 def _order(account: Codes, time: npt.NDArray[np.int64] | None, options: ImportOptions) -> npt.NDArray[Any] | None:

@@ -17,6 +17,7 @@ from lightgc2n.data.dataset import TEST_PART, Dataset, Longs
 from lightgc2n.data.splits import Queries, Split
 from lightgc2n.data.subsequences import Bools, Rows, contained_in, joined, query_rows, training_rows
 from lightgc2n.errors import DataError
+from lightgc2n.progress import say
 
 LEAK, EVIDENCE, HABIT, FACT = "leak", "evidence", "habit", "fact"
 IN_INPUT, AMONG = "test targets inside their own input", "among the training events, by place"
@@ -90,6 +91,12 @@ class Audit:
         about = {"name": self.name, "kind": self.kind, "protocol": self.protocol}
         details = {"findings": findings, "notes": list(self.notes), "stamps": list(self.stamps)}
         return about | {"leaks": self.leaks, "verdict": self.verdict} | details
+
+
+def warn_of_leaks(dataset: Dataset, split: Split) -> None:
+    """Report the leak where the protocol is known to leak."""
+    if split.stamps:
+        say(audit_split(dataset, split).verdict)
 
 
 def audit_split(dataset: Dataset, split: Split) -> Audit:

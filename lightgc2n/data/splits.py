@@ -24,8 +24,10 @@ from lightgc2n.data.split_types import SplitConfig as SplitConfig
 from lightgc2n.data.split_types import Training as Training
 from lightgc2n.data.split_types import assemble, mask_unseen_accounts, training_part
 from lightgc2n.data.split_types import ranges as ranges
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, option
 
+DOMAIN, TARGET_IN_INPUT = option("--domain", "domain="), option("--target-in-input", "target_in_input")
+USE_LAST, USE_WINDOWS = (option(f"--protocol {name}", f"protocol={name!r}") for name in ("last", "windows"))
 LEAK_STAMP = "random windows: test windows overlap training windows of the same account"
 TARGET_STAMP = "TARGET IN INPUT: the answer stands in the question; for reproduction only"
 
@@ -47,7 +49,7 @@ def split_dataset(dataset: Dataset, config: SplitConfig) -> Split:
 def _asks_each_domain(dataset: Dataset, config: SplitConfig) -> bool:
     apart = dataset.targets is not None
     if apart and config.ask == "next":
-        names = " or ".join(f"--domain {domain.name}" for domain in dataset.domains)
+        names = " or ".join(option(f"--domain {one.name}", f"domain={one.name!r}") for one in dataset.domains)
         raise DataError(
             f"{dataset.name}: has one target for each domain. Use split.ask=each-domain, or choose {names}."
         )
@@ -55,7 +57,7 @@ def _asks_each_domain(dataset: Dataset, config: SplitConfig) -> bool:
         raise DataError(f"{dataset.name}: split.ask=each-domain needs two domains, but the data has one. Use next.")
     each = apart or config.ask == "each-domain"
     if each and config.target_in_input:
-        raise DataError("--target-in-input: not possible with one target for each domain. Use split.ask=next.")
+        raise DataError(f"{TARGET_IN_INPUT}: not possible with one target for each domain. Use split.ask=next.")
     return each
 
 
@@ -86,7 +88,7 @@ def _last(dataset: Dataset, config: SplitConfig) -> Split:
 
 def _time(dataset: Dataset, config: SplitConfig) -> Split:
     if dataset.times is None:
-        raise DataError(f"{dataset.name}: protocol time needs times, but the dataset has none. Use --protocol last.")
+        raise DataError(f"{dataset.name}: protocol time needs times, but the dataset has none. Use {USE_LAST}.")
     logs = _one_log_an_account(dataset)
     early, late = _cuts(dataset.times, config)
     before_early = logs.start + _count_before(dataset.times, logs, early)
@@ -217,7 +219,7 @@ def _cold_accounts_by_domain(dataset: Dataset, config: SplitConfig) -> Split:
 
 def _windows_by_domain(dataset: Dataset, config: SplitConfig) -> Split:
     if dataset.targets is None:
-        raise DataError(f"{dataset.name}: the windows have no target for each domain. Choose one with --domain.")
+        raise DataError(f"{dataset.name}: the windows have no target for each domain. Choose one with {DOMAIN}.")
     in_test, in_validation, note = _drawn_windows(dataset, config)
     in_training = ~in_test & ~in_validation
     owner, start, stop = dataset.sequence_accounts, dataset.offsets[:-1], dataset.offsets[1:]
@@ -270,7 +272,7 @@ def _one_log_an_account(dataset: Dataset) -> _Logs:
     if dataset.kind == "windows":
         raise DataError(
             f"{dataset.name}: holds overlapping windows, so the last event of an account is unknown. "
-            f"Use --protocol windows, or import the whole logs."
+            f"Use {USE_WINDOWS}, or import the whole logs."
         )
     owner, start, stop = np.asarray(dataset.sequence_accounts), dataset.offsets[:-1], dataset.offsets[1:]
     if len(np.unique(owner)) == len(owner):

@@ -13,7 +13,7 @@ from lightgc2n import __version__
 from lightgc2n.data.batches import query_batches
 from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import Queries, Split
-from lightgc2n.errors import DataError, ScoreError, SettingError
+from lightgc2n.errors import DataError, ScoreError, SettingError, option
 from lightgc2n.experiments.comparison_cache import FINISHED, RANKS, RUNS, ComparisonCache
 from lightgc2n.experiments.comparison_tables import comparison_markdown
 from lightgc2n.experiments.rank_model import Conditions, ranked, unfit
@@ -39,7 +39,9 @@ COMPARISON = FolderKind(
         *(f"{RUNS}/*/{name}" for name in (RUN_FOLDER.marker, *RUN_FOLDER.files)),
     ),
 )
+CUTOFFS = option("--cutoffs", "cutoffs")
 DEFAULT_CUTOFFS = (5, 10, 20)
+LONG_COLUMNS = ("model", "subset", "queries", "metric", "value", "low", "high")
 EXCLUDED = "items of the history are left out of the lists, so a target among them counts as a miss"
 SIZES = {"1-4": (1, 4), "5-9": (5, 9), "10-19": (10, 19), "20-49": (20, 49), "50+": (50, 2**31)}
 
@@ -78,7 +80,7 @@ def compare(
         cache: stores finished models and returns those already there.
     """
     if not cutoffs or min(cutoffs) < 1:
-        raise SettingError(f"--cutoffs: expected whole numbers from 1, found {', '.join(map(str, cutoffs))}.")
+        raise SettingError(f"{CUTOFFS}: expected whole numbers from 1, found {', '.join(map(str, cutoffs))}.")
     conditions = Conditions(dataset, split, exclude_seen, device)
     plans = {name: _plan(name, split, seed) for name in models} | dict(plans or {})
     if cache is not None:
@@ -132,8 +134,7 @@ def write_results(compared: Compared, folder: Path) -> None:
     text = json.dumps(compared.result, indent=1, ensure_ascii=False)
     (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
     (folder / "results.md").write_text(comparison_markdown(compared.result), encoding="utf-8")
-    columns = ("model", "subset", "queries", "metric", "value", "low", "high")
-    table = plain_table("results", columns, _csv_rows(compared.result))
+    table = plain_table("results", LONG_COLUMNS, long_rows(compared.result))
     (folder / "results.csv").write_text(csv_text(table), encoding="utf-8")
     (folder / RANKS).mkdir(exist_ok=True)
     np.save(folder / RANKS / "owner.npy", compared.owner, allow_pickle=False)
@@ -233,7 +234,8 @@ def _metrics(
     return result
 
 
-def _csv_rows(result: dict[str, Any]) -> Iterator[list[Any]]:
+def long_rows(result: dict[str, Any]) -> Iterator[list[Any]]:
+    """The rows of LONG_COLUMNS: one for each metric of each model on each subset of the targets."""
     for model, facts in result["models"].items():
         for subset, values in facts["metrics"].items():
             for metric, cell in values.items():

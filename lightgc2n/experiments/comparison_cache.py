@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lightgc2n import zoo
-from lightgc2n.errors import OutputError
+from lightgc2n.errors import FORCE, OUT, OutputError, option
 from lightgc2n.experiments.rank_model import Conditions
 from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.metrics.ranking import Floats
@@ -62,7 +62,7 @@ class ComparisonCache:
         held = {path.stem for path in (self.folder / FINISHED).glob("*.json")}
         held |= {path.name for path in (self.folder / RUNS).glob("*")}
         for model in sorted(held - set(models)):
-            self._discard(model, "it is not one of --models now")
+            self._discard(model, f"it is not one of {option('--models', 'models=')} now")
 
     def clear(self) -> None:
         """Remove the files that only an unfinished comparison needs, and the ranks of unfinished models."""
@@ -91,7 +91,7 @@ class ComparisonCache:
         if not self.force:
             raise OutputError(
                 f"{self.folder} holds {model} of another comparison: {why}. "
-                f"Choose another --out, or start it again with --force."
+                f"Choose another {OUT}, or start it again with {FORCE}."
             )
         (self.folder / FINISHED / f"{model}.json").unlink(missing_ok=True)
         self._ranks(model).unlink(missing_ok=True)

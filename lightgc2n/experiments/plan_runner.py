@@ -82,7 +82,7 @@ def train_several(plan: Path, out: Path, names: Sequence[str], device: str, at_o
             try:
                 train_one(plan, out, name, device, left, at_once, data)
             except LightGC2NError as problem:
-                say(f"{ERROR}{problem}")
+                say(f"{ERROR}{problem.command_line}")
                 code = problem.exit_code
             except Exception as problem:  # a bug: log the traceback, and continue with the other runs
                 traceback.print_exc()
@@ -117,8 +117,8 @@ def _build(run: RunPlan, out: Path, name: str, device: str, data: DataCache) -> 
     try:
         save_baseline(run, out / name, device, data.open(run))
     except LightGC2NError as problem:
-        _log(out, name).write_text(f"{ERROR}{problem}\n", encoding="utf-8")
-        say(f"{name} failed: {problem}")
+        _log(out, name).write_text(f"{ERROR}{problem.command_line}\n", encoding="utf-8")
+        say(f"{name} failed: {problem.command_line}")
         return False
     return True
 

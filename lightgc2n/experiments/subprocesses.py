@@ -90,7 +90,7 @@ def as_child(work: Callable[[], object]) -> None:
     try:
         work()
     except LightGC2NError as problem:
-        say(f"error: {problem}")
+        say(f"error: {problem.command_line}")
         sys.exit(problem.exit_code)
 
 

@@ -1,4 +1,4 @@
-"""The table type of all results, rendered to the terminal, Markdown and CSV; `paper.report_html` renders HTML."""
+"""The table type of all results, rendered to the terminal, to Markdown, to CSV and to HTML for notebooks."""
 
 import csv
 import io
@@ -140,6 +140,21 @@ def markdown_command(command: str) -> str:
 def markdown_text(text: str) -> str:
     """Escape text, so that it contains no tag and does not end a cell."""
     return escape(text, quote=False).replace("|", "\\|").replace("\n", " ")
+
+
+def html(table: Table) -> str:
+    """The table for a notebook: a caption, the best cells bold, numbers to the right, notes below it."""
+    lines = ["<table>", *([f"<caption>{escape(table.caption)}</caption>"] if table.caption else [])]
+    lines += ["<thead><tr>", *(f"<th>{escape(column)}</th>" for column in table.columns), "</tr></thead><tbody>"]
+    for row in table.rows:
+        lines += ["<tr>", *(_html_cell(cell, place < table.text_columns) for place, cell in enumerate(row)), "</tr>"]
+    return "".join([*lines, "</tbody></table>", *(f"<p>{escape(note)}</p>" for note in table.notes)])
+
+
+def _html_cell(cell: Cell, is_text: bool) -> str:
+    text = escape(text_of(cell))
+    text = f"<b>{text}</b>" if cell.mark == "best" else text
+    return f'<td style="text-align: {"left" if is_text else "right"}">{text}</td>'
 
 
 def csv_text(table: Table) -> str:

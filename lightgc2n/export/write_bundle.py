@@ -67,7 +67,7 @@ class ExportOptions:
     int8: bool = False
     histories: bool = True
     people: bool = True
-    titles: Path | None = None
+    titles: Path | Mapping[str, str] | None = None  # a file, or titles by item id
 
 
 def export_run(
@@ -201,12 +201,13 @@ def _measured(recommender: Recommender, model: Model, split: Split) -> dict[str,
     return {"targets": len(ranks), "values": values}
 
 
-def _titles(path: Path, recommender: Recommender) -> dict[str, str]:
+def _titles(given: Path | Mapping[str, str], recommender: Recommender) -> dict[str, str]:
     """The titles of items that the catalogue has."""
-    known = recommender.dataset.item_index
-    titles = {item: title for item, title in read_titles(path).items() if item in known}
+    known, where = recommender.dataset.item_index, given if isinstance(given, Path) else "titles"
+    everything = read_titles(given) if isinstance(given, Path) else given
+    titles = {item: title for item, title in everything.items() if item in known}
     if not titles:
-        raise DataError(f"{path}: has a title for none of the {len(known):,} items.")
+        raise DataError(f"{where}: has a title for none of the {len(known):,} items.")
     return titles
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lightgc2n import __version__
-from lightgc2n.errors import OutputError
+from lightgc2n.errors import FORCE, OUT, OutputError
 from lightgc2n.files.folder_kinds import TEMPORARY, FolderKind, refuse_foreign
 from lightgc2n.files.writer_lock import (
     NEW,
@@ -36,10 +36,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
 
 
-def refuse_existing(path: Path, force: bool, option: str = "--out") -> None:
+def refuse_existing(path: Path, force: bool, option: str = OUT) -> None:
     """Raise an error when `path` is taken and may not be replaced. An empty folder is free."""
     if not force and os.path.lexists(path) and not _is_empty_folder(path):
-        raise OutputError(f"{path} exists already. Choose another {option}, or replace it with --force.")
+        raise OutputError(f"{path} exists already. Choose another {option}, or replace it with {FORCE}.")
 
 
 @contextmanager
@@ -104,10 +104,10 @@ def claim_folder(folder: Path, what: str, ours: bool = False) -> None:
         ours: whether other evidence shows that this product made it; earlier versions left no claim.
     """
     if folder.exists() and not folder.is_dir():
-        raise OutputError(f"{folder} is a file. Choose another --out.")
+        raise OutputError(f"{folder} is a file. Choose another {OUT}.")
     held = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     if held and not ours and not FolderKind(what, CLAIM).is_marked(folder):
-        raise OutputError(f"{folder} holds {held[0]} and is no folder of {what}. Choose another --out.")
+        raise OutputError(f"{folder} holds {held[0]} and is no folder of {what}. Choose another {OUT}.")
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / CLAIM).exists():
         with new_file(folder / CLAIM, force=True) as temporary:

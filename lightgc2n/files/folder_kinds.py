@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lightgc2n.errors import OutputError
+from lightgc2n.errors import FORCE, OutputError
 
 TEMPORARY = ".lightgc2n-tmp-"  # prefix of unfinished files; a killed process may leave them anywhere it writes
 
@@ -76,7 +76,7 @@ def refuse_foreign(folder: Path, kind: FolderKind) -> None:
     if not folder.is_dir() or not kind.is_marked(folder):
         raise OutputError(
             f"{folder} was not made by this command (it is no {kind.name} of ours: no {kind.marker}), "
-            f"so --force leaves it alone. Choose another name."
+            f"so {FORCE} leaves it alone. Choose another name."
         )
     foreign = kind.foreign(folder)
     if foreign is not None:

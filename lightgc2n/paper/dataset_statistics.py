@@ -36,7 +36,7 @@ def measure(setup: Setup, folder: Path) -> None:
             shares = {name: audit[name].share for name in ("copies", "inside", "tail")}
             numbers["audit"] = shares | {"protocol": audit.protocol, "verdict": audit.verdict}
         except DataError as problem:
-            numbers["notes"] = [*numbers["notes"], str(problem)]
+            numbers["notes"] = [*numbers["notes"], problem.command_line]
         with new_file(path, force=True) as temporary:
             temporary.write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

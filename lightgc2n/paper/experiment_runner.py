@@ -57,8 +57,8 @@ def prepare(names: list[str], setup: Setup, out: Path, command: str, data: Mappi
         except DataError as problem:
             if len(names) == 1:
                 raise
-            state.skipped[name] = str(problem)
-            say(f"{name} is skipped: {problem}")
+            state.skipped[name] = problem.command_line
+            say(f"{name} is skipped: {problem.command_line}")
     return state
 
 

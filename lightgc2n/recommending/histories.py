@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from lightgc2n.data.dataset import Dataset, Ints, Longs
 from lightgc2n.data.splits import UNSEEN, Queries
-from lightgc2n.errors import DataError, SettingError
+from lightgc2n.errors import HISTORY, DataError, SettingError
 from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.recommending.list_options import Flags
 
@@ -60,12 +60,12 @@ class Histories:
     def of_accounts(self, accounts: Sequence[str]) -> Queries:
         """One query for each account, with its stored history, asked at the time of the dataset's newest event."""
         if not self._stored:
-            raise DataError(f"{self.dataset.name}: this bundle holds no histories. Give --history.")
+            raise DataError(f"{self.dataset.name}: this bundle holds no histories. Give {HISTORY}.")
         for account in accounts:
             if account not in self.account_index:
                 raise DataError(
                     f"unknown account {account!r} ({_known(self.dataset.accounts)}). "
-                    f"Give --history to recommend for someone new."
+                    f"Give {HISTORY} to recommend for someone new."
                 )
         index = np.array([self.account_index[account] for account in accounts], dtype=np.int64)
         queries = self._queries(index, self.start[index], self.stop[index], self.dataset.events)
@@ -112,7 +112,7 @@ class Histories:
         items, stored = np.asarray(queries.events[part]), self.dataset.times
         if history is None:
             if times is not None:
-                raise SettingError("times belong to a history that is given (--history): leave them out.")
+                raise SettingError(f"times belong to a history that is given ({HISTORY}): leave them out.")
             return History(items, None if stored is None else np.asarray(stored[part]))
         if times is None:
             return History(items, None)

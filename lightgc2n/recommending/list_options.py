@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightgc2n.data.dataset import Dataset
-from lightgc2n.errors import DataError, SettingError
+from lightgc2n.errors import DataError, SettingError, option
 
 Flags = npt.NDArray[np.bool_]
 
@@ -37,7 +37,7 @@ def list_options(
         everything: True for every item; the options without filters share this array.
     """
     if k < 1:
-        raise SettingError(f"k (-k) must be at least 1, found {k}.")
+        raise SettingError(f"k{option(' (-k)', '')} must be at least 1, found {k}.")
     if allow is None and deny is None and domain is None:
         return ListOptions(k, exclude_seen, everything)
     listed = np.ones(len(dataset.items), dtype=bool)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lightgc2n.errors import SettingError
+from lightgc2n.errors import SettingError, option
 from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.recommending.bundle_files import GRAPH, HISTORIES, SERVER, open_bundle
 from lightgc2n.recommending.bundle_parts import ItemVectors, read_device, read_server
@@ -14,7 +14,7 @@ from lightgc2n.recommending.bundle_schema import check_graph
 from lightgc2n.recommending.histories import Histories, Source
 from lightgc2n.recommending.onnx_scorer import OnnxScorer, check_trial_run, open_session
 from lightgc2n.recommending.recommender import Recommender
-from lightgc2n.recommending.schema_checks import need
+from lightgc2n.recommending.schema_checks import EXPORT_AGAIN, need
 
 
 def load_bundle(folder: Path, threads: int = 1) -> Recommender:
@@ -45,8 +45,8 @@ def _finder_of(finder: PeopleFinder | None) -> Callable[[], PeopleFinder]:
     def checked() -> PeopleFinder:
         if finder is None:
             raise SettingError(
-                "this bundle cannot find people: it was exported with --no-people, or from data without whole logs. "
-                "Make it again with: lightgc2n export RUN --out BUNDLE."
+                f"this bundle cannot find people: it was exported with {option('--no-people', 'people=False')}, or "
+                f"from data without whole logs. {EXPORT_AGAIN}"
             )
         return finder
 

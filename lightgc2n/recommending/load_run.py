@@ -12,7 +12,7 @@ import numpy as np
 
 from lightgc2n.data.dataset import MANIFEST, Dataset, load_dataset, verify_dataset
 from lightgc2n.data.splits import Split, SplitConfig, Training, ranges, split_dataset
-from lightgc2n.errors import DataError, OutputError
+from lightgc2n.errors import DATA, DataError, OutputError, option
 from lightgc2n.files.writer_lock import recover
 from lightgc2n.models.contract import Model
 from lightgc2n.people.finder import PeopleFinder
@@ -27,6 +27,8 @@ from lightgc2n.training.runs import plan_of, read_run
 
 FINDER_FOLDER = "people"
 SEED = 0
+
+DATA_FOLDER = option("--data DIR", "data=")
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,13 @@ def load_with_split(path: str | Path, data: str | Path | None = None, device: st
     plan, checksum = plan_of(run), read_run(run)["data"]["checksum"]
     folder = Path(data) if data is not None else plan.data
     if data is None and not (folder / MANIFEST).is_file():
-        raise DataError(f"{run}: its dataset is no longer at {folder}. Say where it is with --data DIR.")
+        raise DataError(f"{run}: its dataset is no longer at {folder}. Say where it is with {DATA_FOLDER}.")
     dataset = load_dataset(folder)
     verify_dataset(folder)
     if dataset.checksum != checksum:
         raise DataError(
             f"{folder}: checksum {dataset.checksum[:12]}…, but {run} was trained on {checksum[:12]}…. "
-            f"Give --data the dataset of the run."
+            f"Give {DATA} the dataset of the run."
         )
     if plan.domain:
         dataset = dataset.only(plan.domain)

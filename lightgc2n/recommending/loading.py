@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from lightgc2n.devices import CPU
-from lightgc2n.errors import SettingError
+from lightgc2n.errors import DATA, SettingError, option
 from lightgc2n.recommending.bundle_files import is_bundle
 from lightgc2n.recommending.recommender import Recommender
+
+DEVICE = option("--device", "device=")
 
 
 def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> Recommender:
@@ -21,9 +23,9 @@ def load(path: str | Path, data: str | Path | None = None, device: str = "cpu") 
 
         return load_run(path, data, choose_device(device))
     if data is not None:
-        raise SettingError(f"{path} is a bundle, which has its histories in itself: leave out --data.")
+        raise SettingError(f"{path} is a bundle, which has its histories in itself: leave out {DATA}.")
     if device not in (CPU.name, "auto"):
-        raise SettingError(f"{path} is a bundle, and bundles run on the CPU: leave out --device.")
+        raise SettingError(f"{path} is a bundle, and bundles run on the CPU: leave out {DEVICE}.")
     from lightgc2n.recommending.load_bundle import load_bundle
 
     return load_bundle(Path(path))

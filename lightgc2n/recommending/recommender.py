@@ -14,7 +14,7 @@ import numpy as np
 
 from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import Queries
-from lightgc2n.errors import DataError, SettingError
+from lightgc2n.errors import HISTORY, DataError, SettingError, option
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import newest_sessions
 from lightgc2n.recommending.histories import History, Source, Times
@@ -24,6 +24,11 @@ from lightgc2n.recommending.results import AccountPeople, Interaction, Ownership
 from lightgc2n.recommending.scorer import PreparedQuery, QueryBatch, Scorer, refuse_diverged
 
 ANALYSED_SESSIONS = 300  # the newest, in which people are found; the work grows with the square of their number
+ACCOUNT = option("--account", "account=")
+PERSON_OR_ALL = (
+    f"a list is for one person ({option('--person', 'person=')}) or for all ({option('--together', 'together=True')}): "
+    f"leave one of them out."
+)
 ONE_ASSUMED = "one person is assumed: too few logs were there to learn how people are told apart"
 
 
@@ -104,7 +109,7 @@ class Recommender:
         if person is None and not together:
             return query
         if person is not None and together:
-            raise SettingError("a list is for one person (--person) or for all (--together): leave one of them out.")
+            raise SettingError(PERSON_OR_ALL)
         return self._for_people(query, history, times, person)
 
     def answer(self, queries: Sequence[PreparedQuery]) -> list[Recommendations]:
@@ -205,7 +210,7 @@ class Recommender:
         if history is not None:
             return self._histories.of_items(account, history)
         if account is None:
-            raise SettingError("nobody is named. Give an account (--account), a history (--history) or both.")
+            raise SettingError(f"nobody is named. Give an account ({ACCOUNT}), a history ({HISTORY}) or both.")
         return self._histories.of_accounts([account]), ()
 
     def _for_people(

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy.typing as npt
 
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, option
 
-EXPORT_AGAIN = "Make it again with: lightgc2n export RUN --out BUNDLE."
+EXPORT_AGAIN = (
+    f"Make it again with: {option('lightgc2n export RUN --out BUNDLE', 'lightgc2n.load(RUN).export(BUNDLE)')}."
+)
 SHOWN = 60  # characters of a value that a message shows
 FLOATS, COUNTS, BYTES = ("F16", "F32", "F64"), ("U8", "U16", "U32", "U64"), ("U8",)  # as safetensors names them
 MOST_LEVELS = 16  # nesting levels of JSON that is only displayed

@@ -14,13 +14,15 @@ from torch import Tensor
 from lightgc2n.data.batches import Batch, make_batch, query_batches
 from lightgc2n.data.dataset import Domain, Longs
 from lightgc2n.data.splits import Queries, Training
-from lightgc2n.errors import SettingError
+from lightgc2n.errors import SettingError, option
 from lightgc2n.metrics.ranks import refuse_not_finite, rows_per_tile
 from lightgc2n.models.contract import Model
 from lightgc2n.recommending.list_options import Flags, ListOptions
 from lightgc2n.recommending.scorer import Floats, QueryBatch, Scores, TopItems
 
 Best = tuple[Float[Tensor, "B K"], Int[Tensor, "B K"]]
+
+EXPORT = option("lightgc2n export RUN --out BUNDLE", "lightgc2n.load(RUN).export(BUNDLE)")
 
 
 class TorchScorer:
@@ -39,7 +41,7 @@ class TorchScorer:
         return self.train.popularity
 
     def item_vectors(self) -> Floats:
-        raise SettingError("similar items need a bundle. Make one with: lightgc2n export RUN --out BUNDLE.")
+        raise SettingError(f"similar items need a bundle. Make one with: {EXPORT}.")
 
     def top_items(self, batches: Sequence[QueryBatch]) -> Iterator[TopItems]:
         rows = rows_per_tile(self.train.items, self.device)

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -18,7 +17,6 @@ from lightgc2n.serving.request_ids import new_id, request_id
 MOST_DETAILS = 20
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 RETRY = {"Retry-After": "1"}
-OPTION = re.compile(r"(?<=[ (])--(?=[a-z])")
 CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request", 415: "unsupported_media_type"}
 
 
@@ -80,9 +78,9 @@ def unknown(what: str, name: str) -> RefusedError:
 
 
 def from_library_error(problem: LightGC2NError) -> RefusedError:
-    """The response for an error of the library; its message names options, such as --history, which are fields here."""
+    """The response for an error of the library; what its message calls an option is a field here."""
     code = "cannot_be_answered" if problem.status < 500 else "internal"
-    return RefusedError(problem.status, code, OPTION.sub("", str(problem)))
+    return RefusedError(problem.status, code, problem.service)
 
 
 def add_error_handlers(app: FastAPI) -> None:

@@ -33,10 +33,15 @@ def titles_of(world: World) -> list[str]:
     return titles
 
 
+def household_titles(config: HouseholdConfig, seed: int) -> dict[str, str]:
+    """The titles of the world of `seed`, by item id."""
+    world = build_world(config, seed)
+    return dict(zip(world.item_ids(), titles_of(world), strict=True))
+
+
 def write_titles(config: HouseholdConfig, seed: int, out: Path, force: bool = False) -> int:
     """Write one id, tab and title per line for the world of `seed`; return the number of lines."""
-    world = build_world(config, seed)
-    lines = [f"{item}\t{title}\n" for item, title in zip(world.item_ids(), titles_of(world), strict=True)]
+    lines = [f"{item}\t{title}\n" for item, title in household_titles(config, seed).items()]
     with new_file(out, force) as temporary:
         temporary.write_text("".join(lines), encoding="utf-8")
     return len(lines)

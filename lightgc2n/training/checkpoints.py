@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from lightgc2n.errors import DataError, OutputError
+from lightgc2n.errors import DataError, OutputError, option
 from lightgc2n.files.atomic_writes import new_file
 
 OPTIMIZER = "optimizer."  # prefix of the optimizer's tensors
@@ -42,9 +42,8 @@ def save_checkpoint(path: Path, model: nn.Module, optimizer: Adam | None, progre
             metadata = {"schema": str(SCHEMA), "progress": json.dumps(asdict(progress))}
             temporary.write_bytes(save(tensors, metadata))  # save_file would replace the locked file by its own
     except (OSError, SafetensorError, OutputError) as problem:
-        raise OutputError(
-            f"{path}: cannot be written: {problem}. Free disk space, then rerun the command to resume."
-        ) from None
+        again = option("rerun the command", "call train again")
+        raise OutputError(f"{path}: cannot be written: {problem}. Free disk space, then {again} to resume.") from None
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], Progress]:

@@ -16,7 +16,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from lightgc2n import __version__, zoo
 from lightgc2n.config import read_settings
 from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import SplitConfig
-from lightgc2n.errors import DataError, OutputError
+from lightgc2n.errors import DATA, OUT, DataError, OutputError, SettingError, option
 from lightgc2n.files.atomic_writes import new_file, remove_leftovers
 from lightgc2n.files.folder_kinds import TEMPORARY, FolderKind
 from lightgc2n.files.writer_lock import recover
@@ -41,6 +41,10 @@ from lightgc2n.training.steps import TrainingConfig
 from lightgc2n.training.warm_start import vocabulary_files, write_vocabularies
 
 RUN, TESTED = "run.json", "results.json"
+DEFAULT_MODEL = "lightgc2n"
+COMPARE = option("lightgc2n compare", "lightgc2n.compare")
+FROM = option("--from", "from_run=")
+TRAIN = option("lightgc2n train DIR --out RUN", "lightgc2n.train(data, out=RUN)")
 RUN_FOLDER = FolderKind(
     "run",
     RUN,
@@ -73,6 +77,23 @@ class RunPlan:
     from_run: Path | None = None  # the run whose weights it starts from
     label: str = ""  # what a plan calls these settings; the model where it says nothing
 
+    def changed(
+        self,
+        *,
+        domain: str | None = None,
+        settings: Mapping[str, Any],
+        split: Mapping[str, Any],
+        training: Mapping[str, Any],
+    ) -> "RunPlan":
+        """The plan with these settings of the model, the split and the training; the others stay."""
+        return replace(
+            self,
+            domain=self.domain if domain is None else domain,
+            settings=self.settings | dict(settings),
+            split=read_settings(SplitConfig, asdict(self.split) | dict(split), where="split"),
+            training=read_settings(TrainingConfig, asdict(self.training) | dict(training), where="training"),
+        )
+
     def parts(self) -> dict[str, Any]:
         """What is trained, with every setting spelled out, ready for JSON."""
         return {
@@ -101,6 +122,16 @@ class RunPlan:
         }
 
 
+def plan_to_train(data: Path, model: str | None = None, from_run: Path | None = None) -> RunPlan:
+    """The plan of a run on `data` with the default settings, or with those of the run that it starts from."""
+    base = plan_of(from_run) if from_run is not None else RunPlan(data, model or DEFAULT_MODEL)
+    if model is not None and model != base.model:
+        raise SettingError(f"{from_run}: a run of {base.model}. Its weights cannot start {model}.")
+    if zoo.entry_of(base.model).is_simple:
+        raise SettingError(f"{base.model} is a simple baseline: it needs no training. Use {COMPARE}.")
+    return replace(base, data=data, from_run=from_run)
+
+
 def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
     """Create the folder of a run, or check that the existing one holds the same run, or one with fewer epochs."""
     refuse_foreign_run(folder)
@@ -124,11 +155,11 @@ def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
 def refuse_foreign_run(folder: Path) -> None:
     """Raise an error at a folder that is neither empty nor a run: training would write into somebody's files."""
     if folder.exists() and not folder.is_dir():
-        raise OutputError(f"{folder} is a file. Choose another --out.")
+        raise OutputError(f"{folder} is a file. Choose another {OUT}.")
     held = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     held = sorted(name for name in held if not name.startswith(TEMPORARY))
     if held and not RUN_FOLDER.is_marked(folder):
-        raise OutputError(f"{folder} holds {held[0]} and no run of ours (no {RUN}). Choose another --out.")
+        raise OutputError(f"{folder} holds {held[0]} and no run of ours (no {RUN}). Choose another {OUT}.")
 
 
 def _is_given_more_epochs(folder: Path, plan: RunPlan) -> bool:
@@ -151,14 +182,14 @@ def refuse_another_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
         if kept[part] != wanted:
             raise OutputError(
                 f"{folder} holds another run ({_difference(part, kept[part], wanted)}). "
-                f"Choose another --out, or the same settings."
+                f"Choose another {OUT}, or the same settings."
             )
     data = found["data"]
     if (data["checksum"], data["domain"]) != (dataset.checksum, plan.domain):
-        raise OutputError(f"{folder} holds a run on other data. Choose another --out.")
+        raise OutputError(f"{folder} holds a run on other data. Choose another {OUT}.")
     start = str(plan.from_run.resolve()) if plan.from_run is not None else None
     if (found.get("from") or {}).get("run") != start:
-        raise OutputError(f"{folder} holds a run that started elsewhere (--from differs). Choose another --out.")
+        raise OutputError(f"{folder} holds a run that started elsewhere ({FROM} differs). Choose another {OUT}.")
 
 
 @contextmanager
@@ -201,7 +232,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     try:
         return dict(json.loads((folder / RUN).read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"{folder}: not a run (no {RUN}). Make one with: lightgc2n train DIR --out RUN") from None
+        raise DataError(f"{folder}: not a run (no {RUN}). Make one with: {TRAIN}") from None
     except (OSError, ValueError, TypeError) as problem:
         raise DataError(f"{folder / RUN}: not the description of a run: {problem}. Train it again.") from None
 
@@ -242,7 +273,7 @@ def refuse_other_data(folder: Path, dataset: Dataset) -> None:
     wanted = read_run(folder)["data"]["checksum"]
     if dataset.checksum != wanted:
         found = f"{dataset.checksum[:12]}…, expected {wanted[:12]}…"
-        raise DataError(f"{folder}: trained on other data (checksum {found}). Say where its data is with --data.")
+        raise DataError(f"{folder}: trained on other data (checksum {found}). Say where its data is with {DATA}.")
 
 
 def versions() -> dict[str, str]:

@@ -92,7 +92,7 @@ def test_the_same_content_has_the_same_checksum(tmp_path: Path) -> None:
 
 
 def test_a_foreign_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"not a prepared dataset.*lightgc2n import"):
+    with pytest.raises(DataError, match=r"not a prepared dataset.*lightgc2n\.Dataset\.from_path"):
         load_dataset(tmp_path)
     with pytest.raises(DataError, match=r"not a prepared dataset"):
         load_dataset(tmp_path / "missing")

@@ -228,7 +228,7 @@ def test_a_delimiter_can_be_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sign", ['"', "\n", "\r", "\0", "::"])
 def test_a_delimiter_that_cannot_be_one(tmp_path: Path, sign: str) -> None:
     (tmp_path / "log.csv").write_text("user,item\na,x\n")
-    with pytest.raises(SettingError, match="--delimiter: expected one character for a CSV file"):
+    with pytest.raises(SettingError, match=r"^delimiter: expected one character for a CSV file"):
         import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions(delimiter=sign))
 
 
@@ -242,7 +242,9 @@ def test_a_delimiter_of_several_bytes(tmp_path: Path) -> None:
 def test_columns_that_are_not_used_are_named_when_there_is_no_time(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("user,item,when_watched\na,x,5\n")
     manifest = import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions())
-    assert any("columns not used: 'when_watched'; --time-column names one" in note for note in manifest["notes"])
+    assert any(
+        "columns not used: 'when_watched'; name the time column if there is one" in note for note in manifest["notes"]
+    )
 
 
 IDS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=6)

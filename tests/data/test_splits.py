@@ -205,7 +205,7 @@ def test_steps_of_training_do_not_cross_sequences() -> None:
 @pytest.mark.parametrize(
     ("data", "protocol", "message"),
     [
-        (dataset_of([("a", "p q")], kind="windows"), "last", "Use --protocol windows"),
+        (dataset_of([("a", "p q")], kind="windows"), "last", "Use protocol='windows'"),
         (dataset_of([("a", "p q")]), "windows", "holds logs"),
         (dataset_of([("a", "p q")]), "time", "needs times"),
         (dataset_of([("a", "p"), ("b", "q")]), "last", "no account to test"),

@@ -103,7 +103,7 @@ def test_leaving_seen_items_out_is_stamped() -> None:
 
 
 def test_senseless_cutoffs_are_refused() -> None:
-    with pytest.raises(SettingError, match="--cutoffs"):
+    with pytest.raises(SettingError, match="cutoffs"):
         tiny(cutoffs=[0])
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-import lightgc2n
 from lightgc2n.data.dataset import Dataset, load_dataset
 from lightgc2n.data.members import Members, load_members
 from lightgc2n.errors import DataError, SettingError
@@ -20,6 +19,7 @@ from lightgc2n.experiments.identify_tables import write_identified, write_reliab
 from lightgc2n.people.contrast_method import Examples
 from lightgc2n.people.reference_methods import REFERENCE_METHODS, Method
 from lightgc2n.people.sessions import Logs
+from lightgc2n.recommending.loading import load
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan, load_run
@@ -279,7 +279,7 @@ def test_a_run_is_asked_by_ownership_and_by_affinity(world: tuple[Dataset, Membe
 def test_ownership_is_what_the_recommender_tells(world: tuple[Dataset, Members], run: Path) -> None:
     accounts, _, logs = shown_logs(world[0], IdentifyOptions(accounts="validation"))
     name, model, _ = load_run(run)
-    shares, recommender = ownership(name, model, logs, accounts), lightgc2n.load(run)
+    shares, recommender = ownership(name, model, logs, accounts), load(run)
     for place in (0, 7):
         told = recommender.ownership(world[0].accounts[accounts[place]])
         own = shares[logs.offsets[place] : logs.offsets[place + 1]]

@@ -63,7 +63,7 @@ def test_a_resumable_folder_waits_for_another_try(tmp_path: Path) -> None:
         fill(folder)
     assert names(tmp_path) == ["out"]
     assert names(out) == ["first", "marker"]
-    with pytest.raises(OutputError, match=r"exists already.*--force"), resumable_folder(out, kind=KIND):
+    with pytest.raises(OutputError, match=r"exists already.*force=True"), resumable_folder(out, kind=KIND):
         raise AssertionError
     with resumable_folder(out, force=True, kind=KIND) as folder:
         fill(folder, "newer")
@@ -72,7 +72,7 @@ def test_a_resumable_folder_waits_for_another_try(tmp_path: Path) -> None:
 
 def test_a_taken_name_is_left_alone(tmp_path: Path) -> None:
     fill(tmp_path, "old")
-    with pytest.raises(OutputError, match=r"exists already.*--force"), new_folder(tmp_path, kind=KIND):
+    with pytest.raises(OutputError, match=r"exists already.*force=True"), new_folder(tmp_path, kind=KIND):
         raise AssertionError
     with pytest.raises(OutputError):
         refuse_existing(tmp_path, force=False)

@@ -228,7 +228,7 @@ def test_accounts_without_histories() -> None:
     whole, bare = load_bundle(bundle_of("lightgc2n")), load_bundle(bundle_of("lightgc2n", histories=False))
     account, log = whole.dataset.accounts[2], log_of_bundle(whole, 2)
     assert_same(bare.recommend(account, log), whole.recommend(account, log))
-    with pytest.raises(DataError, match=r"holds no histories\. Give --history"):
+    with pytest.raises(DataError, match=r"holds no histories\. Give history="):
         bare.recommend(account)
     assert not (bundle_of("sasrec", histories=False) / "server").exists(), "nothing is left to be known of accounts"
 
@@ -249,11 +249,11 @@ def test_few_rows_at_a_time_give_the_same_lists(scores: int, cells: int, monkeyp
 
 
 def test_load_takes_either(tmp_path: Path) -> None:
-    assert isinstance(lightgc2n.load(run_of("sasrec")).scorer, TorchScorer)
-    assert isinstance(lightgc2n.load(str(bundle_of("sasrec"))).scorer, OnnxScorer)
-    with pytest.raises(SettingError, match="leave out --data"):
+    assert isinstance(lightgc2n.load(run_of("sasrec")).recommender.scorer, TorchScorer)
+    assert isinstance(lightgc2n.load(str(bundle_of("sasrec"))).recommender.scorer, OnnxScorer)
+    with pytest.raises(SettingError, match="leave out data="):
         lightgc2n.load(bundle_of("sasrec"), data=tmp_path)
-    with pytest.raises(SettingError, match="leave out --device"):
+    with pytest.raises(SettingError, match="leave out device="):
         lightgc2n.load(bundle_of("sasrec"), device="cuda")
     with pytest.raises(DataError, match="not a run"):
         lightgc2n.load(tmp_path)
@@ -290,9 +290,9 @@ import lightgc2n
 from lightgc2n.__main__ import main
 
 bundle = lightgc2n.load(sys.argv[1])
-account = bundle.dataset.accounts[0]
+account = bundle.accounts[0]
 assert len(bundle.recommend(account, exclude_seen=True)) == 20
-assert len(bundle.recommend(history=list(bundle.dataset.items[:5]))) == 20
+assert len(bundle.recommend(history=list(bundle.items[:5]))) == 20
 assert len(bundle.ownership(account).weights) > 1
 sys.argv = ["lightgc2n", "recommend", sys.argv[1], "--account", account, "--people", "--json"]
 main()

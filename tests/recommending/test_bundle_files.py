@@ -125,7 +125,7 @@ def test_another_schema(bundle: Path) -> None:
             SCHEMA + 1,
             r"bundle of schema 4, made by lightgc2n .*; this version reads 2 and 3\. Install a newer",
         ),
-        (1, r"bundle of schema 1, this version reads 2 and 3\. Make it again with: lightgc2n export"),
+        (1, r"bundle of schema 1, this version reads 2 and 3\. Make it again with: lightgc2n\.load\(RUN\)\.export"),
         ("x", "bundle of schema 'x'"),
         (True, "bundle of schema True"),
     ):

@@ -185,7 +185,7 @@ def test_people_may_be_left_out(street: Street, tmp_path: Path) -> None:
     assert not (tmp_path / "bundle" / "server" / "people.safetensors").exists()
     bundle = load_bundle(tmp_path / "bundle")
     assert (bundle.finds_people, street.onnx.finds_people) == (False, True)
-    with pytest.raises(SettingError, match=r"cannot find people: .* lightgc2n export RUN --out BUNDLE\."):
+    with pytest.raises(SettingError, match=r"cannot find people: .* lightgc2n\.load\(RUN\)\.export\(BUNDLE\)\."):
         bundle.people(bundle.dataset.accounts[0])
     done = run("recommend", tmp_path / "bundle", "--account", bundle.dataset.accounts[0], "--together")
     assert (done.returncode, "cannot find people" in done.stderr) == (2, True)

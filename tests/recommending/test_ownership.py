@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-import lightgc2n
 from lightgc2n.data.batches import Batch
 from lightgc2n.data.splits import UNSEEN, SplitConfig, split_dataset
 from lightgc2n.errors import DataError, ScoreError, SettingError
@@ -32,7 +31,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def recommender(world: Path) -> Recommender:
-    return lightgc2n.load(world / "run")
+    return load(world / "run")
 
 
 def expected(recommender: Recommender, account: int, history: list[str]) -> tuple[list[list[float]], list[float]]:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-import lightgc2n
 from lightgc2n import zoo
 from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Domain
@@ -208,7 +207,7 @@ def test_an_account_without_events_gets_popular_items(recommender: Recommender) 
 
 def test_what_cannot_be_answered_is_refused(recommender: Recommender) -> None:
     account = recommender.dataset.accounts[0]
-    with pytest.raises(DataError, match=r"unknown account 'x' .*Give --history to recommend for someone new"):
+    with pytest.raises(DataError, match=r"unknown account 'x' .*Give history= to recommend for someone new"):
         recommender.recommend("x")
     with pytest.raises(DataError, match="unknown account 'x'"):
         recommender.recommend_many([account, "x"])  # at once, not when the list is read
@@ -240,7 +239,7 @@ def test_accounts_that_training_held_out_are_nameless(world: Path, tmp_path: Pat
     few = TrainingConfig(epochs=1, batch_size=32)
     split = SplitConfig(protocol="cold-accounts")
     train_run(RunPlan(world / "data", "lightgc2n-wo-c", split=split, training=few), tmp_path / "run")
-    recommender = lightgc2n.load(str(tmp_path / "run"))
+    recommender = load(str(tmp_path / "run"))
     held_out = split_dataset(recommender.dataset, split).test.owner[0]
     account = recommender.dataset.accounts[held_out]
     found = recommender.recommend(account, k=5)
@@ -277,5 +276,5 @@ def test_a_dataset_that_is_gone_is_said(world: Path, tmp_path: Path) -> None:
         if file.name == "run.json":
             text = text.replace(str(world / "data").encode(), b"gone")
         (tmp_path / "run" / file.name).write_bytes(text)
-    with pytest.raises(DataError, match=r"no longer at gone\. Say where it is with --data"):
+    with pytest.raises(DataError, match=r"no longer at gone\. Say where it is with data="):
         load(tmp_path / "run")

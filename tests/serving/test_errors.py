@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lightgc2n.errors import DataError, SettingError
+from lightgc2n.errors import HISTORY, DataError, SettingError, option
 from lightgc2n.serving.errors import RefusedError, from_library_error
 from lightgc2n.serving.limits import MOST_NESTED, UNCHECKED_BYTES, refuse_too_many_values
 from lightgc2n.serving.settings import Limits, ServiceSettings, read_keys, refuse_open_door
@@ -388,5 +388,6 @@ def test_names_for_a_service_without_keys() -> None:
 
 
 def test_what_the_command_calls_an_option_is_a_field_here() -> None:
-    told = from_library_error(DataError("v--a: holds no histories. Give --history, or both (--account)."))
+    account = option("--account", "account=")
+    told = from_library_error(DataError(f"v--a: holds no histories. Give {HISTORY}, or both ({account})."))
     assert told.message == "v--a: holds no histories. Give history, or both (account)."

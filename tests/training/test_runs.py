@@ -183,9 +183,7 @@ def test_a_full_disk_is_named(data: Path, tmp_path: Path, monkeypatch: pytest.Mo
         raise SafetensorError("No space left on device (os error 28)")
 
     monkeypatch.setattr(checkpoints, "save", full)
-    with pytest.raises(
-        OutputError, match=r"safetensors: cannot be written: No space left.*rerun the command to resume"
-    ):
+    with pytest.raises(OutputError, match=r"safetensors: cannot be written: No space left.*call train again to resume"):
         train_run(RunPlan(data, "lightgc2n-wo-dr", training=FEW), tmp_path / "run")
 
 

@@ -138,7 +138,7 @@ def test_a_run_says_where_it_came_from_and_goes_on_without_it(grown: tuple[RunPl
     assert (out / "items.txt").read_text() == "s\nr\nq\np\n"
     shutil.rmtree(plan.from_run)
     assert train_run(plan, out).epochs == FEW.epochs
-    with pytest.raises(OutputError, match="--from differs"):
+    with pytest.raises(OutputError, match="from_run= differs"):
         train_run(replace(plan, from_run=None), out)
 
 

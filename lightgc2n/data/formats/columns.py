@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ import polars as pl
 
 from lightgc2n.config import unknown_name
 from lightgc2n.data.formats.rows import CONTROL_CHARACTERS, SHOWN
-from lightgc2n.errors import DataError, SettingError
+from lightgc2n.errors import DataError, SettingError, option
 
 REQUIRED = ("account", "item")
 # Compared without case, blanks and punctuation; the first name in the list wins if a table has several.
@@ -32,6 +33,7 @@ UNITS = ("auto", "iso", *MICROSECONDS_PER)
 EARLIEST, LATEST = -2_208_988_800_000_000, 9_214_646_400_000_000
 ISO_FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 COMPACT_DATE = r"^(19|20|21)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"  # 20231124; as seconds it would be in 1970
+HEADER = option("--columns", "header=")
 
 
 def find_columns(names: Sequence[str], chosen: Mapping[str, str], where: str) -> dict[str, str]:
@@ -45,14 +47,16 @@ def find_columns(names: Sequence[str], chosen: Mapping[str, str], where: str) ->
     if repeated:
         raise DataError(
             f"{where}: the header names the column {repeated[0]!r} more than once. Rename one of them, "
-            f"or give --columns with a name for each column."
+            f"or give {HEADER} with a name for each column."
         )
     plain = {_plain(name): name for name in reversed(names)}
     columns = {}
     for role, usual in USUAL_NAMES.items():
         if role in chosen:
             if chosen[role] not in names:
-                raise DataError(f"{where}: no column {chosen[role]!r} for --{role}-column. Found: {listed(names)}.")
+                near = get_close_matches(chosen[role], names, n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                raise DataError(f"{where}: no column {chosen[role]!r} for {_of(role)}.{hint} Found: {listed(names)}.")
             columns[role] = chosen[role]
         elif match := next((plain[name] for name in usual.split() if name in plain), None):
             columns[role] = match
@@ -60,16 +64,21 @@ def find_columns(names: Sequence[str], chosen: Mapping[str, str], where: str) ->
         if role not in columns:
             raise DataError(
                 f"{where}: no column looks like the {role}. Found: {listed(names)}. "
-                f"Name it with --{role}-column, or give --columns if the file has no header."
+                f"Name it with {_of(role)}, or give {HEADER} if the file has no header."
             )
     for name in set(columns.values()):
         roles = [role for role, column in columns.items() if column == name]
         if len(roles) > 1:
             raise DataError(
                 f"{where}: the column {name!r} would be both {roles[0]} and {roles[1]}. "
-                f"Name another with --{roles[0]}-column or --{roles[1]}-column."
+                f"Name another with {_of(roles[0])} or {_of(roles[1])}."
             )
     return columns
+
+
+def _of(role: str) -> str:
+    """The option that names the column of a role."""
+    return option(f"--{role}-column", f"{role}=")
 
 
 def _plain(name: str) -> str:
@@ -143,7 +152,7 @@ class TimeReader:
 def check_unit(unit: str) -> None:
     """Raise an error if the unit is unknown."""
     if unit not in UNITS:
-        raise SettingError(f"--time-unit: {unknown_name('unit', unit, UNITS)}")
+        raise SettingError(f"{option('--time-unit', 'time_unit')}: {unknown_name('unit', unit, UNITS)}")
 
 
 def time_reader(unit: str, sample: pl.Series) -> TimeReader:

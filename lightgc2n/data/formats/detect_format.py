@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lightgc2n.config import unknown_name
 from lightgc2n.data.formats.blocks import plain_suffix, read_blocks
 from lightgc2n.data.formats.columns import find_columns
 from lightgc2n.data.formats.rows import shown
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, option
 
 TABLES = ("csv", "tsv", "jsonl", "parquet", "movietweetings", "recbole")
 LINES = ("logs", "windows", "sessions")
@@ -17,6 +18,7 @@ SUFFIXES |= {".pq": "parquet", ".inter": "recbole", ".tsv": "", ".txt": "", ".da
 NOT_A_LOG = ("movies.dat", "item_dict.txt", "user_dict.txt")
 SNIFFED_BYTES = 65_536
 DELIMITERS = (",", ";", "|", "\t")
+FORMAT = option("--format", "format=")
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,11 @@ class Source:
     account_dictionary: Path | None = None
     delimiter: str = ","  # between the fields of a CSV file
     notes: list[str] = field(default_factory=list)
+    frame: Any = None  # a data frame in place of files
 
     def all_files(self) -> list[Path]:
+        if self.frame is not None:
+            return []
         dictionaries = (self.item_dictionary, self.account_dictionary)
         return [*self.files.values(), *(path for path in dictionaries if path is not None)]
 
@@ -38,18 +43,18 @@ class Source:
 def detect(path: Path, wanted: str = "auto") -> Source:
     """Return the source at `path`, a file or a folder, in the `wanted` format or the detected one."""
     if wanted not in FORMATS:
-        raise DataError(f"--format: {unknown_name('format', wanted, FORMATS)}")
+        raise DataError(f"{FORMAT}: {unknown_name('format', wanted, FORMATS)}")
     if not path.exists():
         raise DataError(f"{path}: no such file or folder. Give a log file, or a folder that contains one.")
     if path.is_dir():
         source = _detect_folder(path, wanted)
         if wanted not in ("auto", source.format):
             raise DataError(
-                f"{path}: --format is {wanted}, but the folder holds {source.format}. Give the path of the file."
+                f"{path}: {FORMAT} is {wanted}, but the folder holds {source.format}. Give the path of the file."
             )
         return source
     if not path.is_file() and wanted in ("auto", "parquet"):
-        raise DataError(f"{path}: a pipe can be read only once. Give its --format; parquet cannot be read from a pipe.")
+        raise DataError(f"{path}: a pipe can be read only once. Give its {FORMAT}; parquet cannot be read from a pipe.")
     kind = wanted if wanted != "auto" else _detect_file(path)
     return Source(kind, {"all": path}, delimiter=_delimiter(path) if kind == "csv" and path.is_file() else ",")
 
@@ -112,7 +117,7 @@ def _detect_text(path: Path, line: str) -> str:
         return "tsv"
     raise DataError(
         f"{path}:1: cannot detect the format from the first line '{shown(line)}'. "
-        f"Give it with --format, one of: {', '.join(FORMATS[1:])}."
+        f"Give it with {FORMAT}, one of: {', '.join(FORMATS[1:])}."
     )
 
 

@@ -7,10 +7,11 @@ import polars as pl
 
 from lightgc2n.data.formats.blocks import Record
 from lightgc2n.data.formats.records import LONGEST_RECORD
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, option
 
 LONGEST_ID = 1024
 SHOWN = 60
+SKIP_BAD = option("--skip-bad", "skip_bad=True")
 BadRow = tuple[int, str, str, str]  # line, column, reason, text
 CONTROL_CHARACTERS = r"[\x00-\x1f\x7f]"
 
@@ -34,15 +35,15 @@ class Tally:
         self.rows = self.read = self.rejected = 0
         self.joined_rows = self.joined_lines = 0  # rows with line breaks inside quotes
 
-    def reject(self, path: Path, bad: Sequence[BadRow], unit: str = "line") -> None:
-        """Reject bad rows of one file."""
+    def reject(self, path: Path, bad: Sequence[BadRow], place: str = "{path}:{line}") -> None:
+        """Reject bad rows of one file; `place` is the format of a row's place in an error."""
         if not bad:
             return
         if self._path is None:
             line, column, reason, _ = bad[0]
-            place = f"{path}:{line}" if unit == "line" else f"{path}: {unit} {line}"
             what = f"column {column}: {reason}" if column else reason
-            raise DataError(f"{place}: {what}. Correct it, or import with --skip-bad, which drops bad rows.")
+            where = place.format(path=path, line=line)
+            raise DataError(f"{where}: {what}. Correct it, or import with {SKIP_BAD}, which drops bad rows.")
         with self._path.open("a", encoding="utf-8") as file:
             if self.rejected == 0:
                 file.write("file\tline\tcolumn\treason\ttext\n")

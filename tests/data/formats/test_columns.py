@@ -36,10 +36,10 @@ def test_a_told_column_wins() -> None:
 @pytest.mark.parametrize(
     ("names", "chosen", "message"),
     [
-        (["a", "item"], {}, r"log:1: no column looks like the account. Found: 'a', 'item'.*--account-column"),
+        (["a", "item"], {}, r"log:1: no column looks like the account. Found: 'a', 'item'.*account="),
         (["user", "b"], {}, r"log:1: no column looks like the item"),
         (["user", "item", "user"], {}, r"log:1: the header names the column 'user' more than once"),
-        (["user", "item"], {"time": "when"}, r"log:1: no column 'when' for --time-column. Found: 'user', 'item'"),
+        (["user", "item"], {"time": "when"}, r"log:1: no column 'when' for time=. Found: 'user', 'item'"),
         (["Device", "item"], {}, r"no column looks like the account"),
         (["user", "b"], {"item": "user"}, r"log:1: the column 'user' would be both account and item. Name another"),
         (["x" * 500] * 1 + [f"c{n}" for n in range(30)], {}, r"'x{40}…', 'c0', .* and 19 more"),

@@ -52,7 +52,7 @@ def test_packed_files(tmp_path: Path) -> None:
     ("name", "data", "message"),
     [
         ("a.txt", b"one two three\n", r"a\.txt:1: cannot detect the format from the first line 'one two three'"),
-        ("a.txt", b"\x00\x01\n", r"'\\x00\\x01'.*--format, one of: csv, tsv"),
+        ("a.txt", b"\x00\x01\n", r"'\\x00\\x01'.*format=, one of: csv, tsv"),
         ("a.txt", b"", r"a\.txt: the file is empty"),
         ("a.txt", b"\n\r\n", r"a\.txt: the file is empty"),
         ("a.txt.gz", b"no gzip", r"a\.txt\.gz: cannot be decompressed"),
@@ -134,6 +134,6 @@ def test_a_folder_without_a_log(tmp_path: Path) -> None:
 
 def test_a_folder_of_another_format_than_named(tmp_path: Path) -> None:
     touch(tmp_path, "test_data.txt")
-    with pytest.raises(DataError, match=r"--format is csv, but the folder holds windows. Give the path of the file"):
+    with pytest.raises(DataError, match=r"format= is csv, but the folder holds windows. Give the path of the file"):
         detect(tmp_path, "csv")
     assert detect(tmp_path, "windows").format == "windows"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgc2n.data.formats import parquet
-from lightgc2n.data.formats.parquet import ParquetReader
+from lightgc2n.data.formats import typed_tables
 from lightgc2n.data.formats.rows import Tally
+from lightgc2n.data.formats.typed_tables import ParquetReader
 from lightgc2n.errors import DataError
 
 NOON = 1_704_110_400_000_000  # 2024-01-01 12:00 UTC
@@ -112,7 +112,7 @@ def test_a_panic_of_the_parser_is_an_error_of_the_file(tmp_path: Path, monkeypat
 
 
 def test_rows_are_counted_over_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "ROWS_PER_BATCH", 7)
+    monkeypatch.setattr(typed_tables, "ROWS_PER_BATCH", 7)
     users = [f"u{number}" for number in range(100)]
     assert [row[0] for row in read(tmp_path, {"user": users, "item": users})] == users
     with pytest.raises(DataError, match="row 93: column user"):

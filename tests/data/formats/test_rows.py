@@ -12,11 +12,11 @@ from lightgc2n.errors import DataError
 def test_without_a_folder_the_first_bad_row_is_an_error() -> None:
     with pytest.raises(
         DataError,
-        match=r"^logs/a\.csv:7: column item: no good\. Correct it, or import with --skip-bad, which drops bad rows\.$",
+        match=r"^logs/a\.csv:7: column item: no good\. Correct it, or import with skip_bad=True, which drops bad rows\.$",  # noqa: E501
     ):
         Tally().reject(Path("logs/a.csv"), [(7, "item", "no good", ""), (8, "", "worse", "")])
     with pytest.raises(DataError, match=r"^a\.parquet: row 7: no good\."):
-        Tally().reject(Path("a.parquet"), [(7, "", "no good", "")], unit="row")
+        Tally().reject(Path("a.parquet"), [(7, "", "no good", "")], place="{path}: row {line}")
 
 
 def test_with_a_folder_bad_rows_are_listed(tmp_path: Path) -> None:

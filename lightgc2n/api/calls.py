@@ -1,0 +1,98 @@
+"""What every call of the API does around its work: show progress where the caller is, and name a missing extra."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from html import escape
+from typing import Any
+
+from lightgc2n.errors import EXTRA_OF_PACKAGE, MissingExtraError
+from lightgc2n.progress import SILENT, Output, Step, sent_to
+
+SECONDS_BETWEEN_UPDATES = 0.2  # each is a message to the browser
+
+
+@contextmanager
+def api_call(progress: bool = True) -> Iterator[None]:
+    """Run the block of an API function.
+
+    Args:
+        progress: show it on stderr, in a notebook as one output that is rewritten in place and emptied at the end.
+    """
+    notebook = NotebookOutput() if progress and in_notebook() else None
+    output = SILENT if not progress else notebook
+    try:
+        with sent_to(output) if output is not None else nullcontext():
+            yield
+    except ModuleNotFoundError as problem:
+        package = (problem.name or "").partition(".")[0]
+        if package not in EXTRA_OF_PACKAGE:
+            raise
+        raise MissingExtraError(package, EXTRA_OF_PACKAGE[package]) from None
+    finally:
+        if notebook is not None:
+            notebook.close()
+
+
+def in_notebook() -> bool:
+    """Whether a notebook's kernel runs this code; IPython is imported already where that is so."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return getattr(shell, "kernel", None) is not None
+
+
+class NotebookOutput(Output):
+    """The one output of a call in a notebook: the last sentence, and the bar of the present step."""
+
+    def __init__(self) -> None:
+        self._sentence, self._updated = "", 0.0
+        self._handle: Any = None  # nothing is shown before there is something to show
+
+    def step(self, title: str, total: float | None) -> Step:
+        return _NotebookStep(title, total, self)
+
+    def say(self, sentence: str) -> None:
+        self._sentence = sentence
+        self._update(None)
+
+    def show(self, step: Step) -> None:
+        """Show how much of a step is done, at most some times a second."""
+        if time.monotonic() - self._updated > SECONDS_BETWEEN_UPDATES:
+            self._update(step)
+
+    def close(self) -> None:
+        """Empty the output: what remains in a notebook are results."""
+        self._sentence = ""
+        if self._handle is not None:
+            self._update(None)
+
+    def _update(self, step: Step | None) -> None:
+        import IPython.display
+
+        display: Any = IPython.display.display
+        self._updated = time.monotonic()
+        content = progress_html(self._sentence, step)
+        if self._handle is None:
+            self._handle = display(content, raw=True, display_id=True)
+        else:
+            self._handle.update(content, raw=True)
+
+
+class _NotebookStep(Step):
+    def __init__(self, title: str, total: float | None, output: NotebookOutput) -> None:
+        super().__init__(title, total)
+        self._output = output
+
+    def advance(self, amount: float = 1) -> None:
+        super().advance(amount)
+        self._output.show(self)
+
+
+def progress_html(sentence: str, step: Step | None) -> dict[str, str]:
+    """The sentence and the bar as HTML, and as text for front ends without HTML."""
+    parts, texts = [f"<div>{escape(sentence)}</div>"] if sentence else [], [sentence] if sentence else []
+    if step is not None:
+        done = f' value="{step.done:g}" max="{step.total:g}"' if step.total else ""
+        parts.append(f"<div>{escape(step.title)} <progress{done}></progress></div>")
+        texts.append(step.title + (f" {100 * step.done / step.total:.0f} %" if step.total else ""))
+    return {"text/html": "".join(parts), "text/plain": ", ".join(texts)}

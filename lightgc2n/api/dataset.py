@@ -1,0 +1,287 @@
+"""Data to train on: from a data frame, from a log, from a prepared dataset, or generated."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lightgc2n.api.calls import api_call
+from lightgc2n.api.frames import Columns, Tabular, library_of
+from lightgc2n.api.storage import OwnedFolder, copy_folder
+from lightgc2n.data.dataset import DATASET, FORGOTTEN, MANIFEST, load_dataset
+from lightgc2n.errors import FORCE, OutputError
+
+if TYPE_CHECKING:
+    from lightgc2n.data import dataset as stored
+
+
+class Dataset(Tabular):
+    """The events of accounts, prepared for training.
+
+    Example:
+        >>> data = lg.Dataset.from_frame(df, account="user_id", item="item_id", time="timestamp")
+        >>> data = lg.Dataset.from_path("log.csv")
+        >>> data.save("shop")
+        >>> data = lg.Dataset.load("shop")
+
+    Attributes:
+        folder: where the prepared dataset is; a temporary folder until `save` was called.
+        titles: what items are called, by item id; results then show titles too.
+        library: the library of the frame that the data came from.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        owned: OwnedFolder | None = None,
+        library: str | None = None,
+        titles: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder, self.library, self.titles = folder, library, read_title_map(titles)
+        self._owned = owned
+        self.arrays  # noqa: B018 - a folder that holds no dataset is an error now
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        account: str | None = None,
+        item: str | None = None,
+        time: str | None = None,
+        domain: str | None = None,
+        member: str | None = None,
+        time_unit: str = "auto",
+        ties: str = "file",
+        seed: int = 0,
+        drop_duplicates: bool = False,
+        skip_bad: bool = False,
+        name: str = "",
+        titles: Mapping[str, str] | None = None,
+        progress: bool = True,
+    ) -> "Dataset":
+        """Prepare the events of a data frame: pandas, polars, an Arrow table, or what narwhals reads.
+
+        Columns that are not named are found by their usual names (`user_id`, `itemId`, `timestamp` ...). Ids of any
+        type become text. Without a time column the order of the rows is the order of the events.
+
+        Args:
+            frame: one event a row.
+            account: the column that names the account.
+            item: the column that names the item.
+            time: the column with times: datetimes (with or without a time zone), ISO texts, or numbers since 1970.
+            domain: the column that names the item's domain.
+            member: the column that says who acted: kept for evaluation, never shown to a model.
+            time_unit: of numbers: s, ms, us or ns; `auto` goes by their size.
+            ties: events of an account with equal times stay in the order of the rows (`file`), or `random`.
+            seed: for random ties.
+            drop_duplicates: drop rows that repeat the account, item and time of another.
+            skip_bad: leave rows with missing or unusable values out; without it they are an error.
+            name: what to call the dataset.
+            titles: what items are called, by item id.
+            progress: show progress.
+
+        Raises:
+            DataError: a column or a value is missing; the message names column and row.
+        """
+        with api_call(progress):
+            from lightgc2n.data.importing import ImportOptions, import_frame
+
+            columns = _given(account=account, item=item, time=time, domain=domain, member=member)
+            options = ImportOptions(name=name, columns=columns, time_unit=time_unit, ties=ties, seed=seed,
+                                    drop_duplicates=drop_duplicates, skip_bad=skip_bad)  # fmt: skip
+            owned = OwnedFolder(DATASET, "data")
+            import_frame(frame, owned.path, options)
+            return cls(owned.path, owned=owned, library=library_of(frame), titles=titles)
+
+    @classmethod
+    def from_path(
+        cls,
+        path: str | Path,
+        *,
+        format: str = "auto",
+        account: str | None = None,
+        item: str | None = None,
+        time: str | None = None,
+        domain: str | None = None,
+        member: str | None = None,
+        header: Sequence[str] = (),
+        delimiter: str = "",
+        time_unit: str = "auto",
+        ties: str = "file",
+        seed: int = 0,
+        drop_duplicates: bool = False,
+        skip_bad: bool = False,
+        name: str = "",
+        titles: Mapping[str, str] | None = None,
+        progress: bool = True,
+    ) -> "Dataset":
+        """Prepare a log file, or a folder that holds one: CSV, TSV, JSON lines, Parquet and more (docs/formats.md).
+
+        Args:
+            path: the log; a prepared dataset is loaded as it is.
+            format: of the file; `auto` goes by its name and content.
+            header: column names of a table without a header.
+            delimiter: what stands between the fields of a CSV file; found by its header otherwise.
+
+        The other arguments are those of `from_frame`.
+        """
+        path = Path(path)
+        with api_call(progress):
+            if (path / MANIFEST).is_file():
+                return cls(path, titles=titles)
+            from lightgc2n.data.importing import ImportOptions, import_log
+
+            columns = _given(account=account, item=item, time=time, domain=domain, member=member)
+            options = ImportOptions(format=format, name=name, columns=columns, header=tuple(header),
+                                    delimiter=delimiter, time_unit=time_unit, ties=ties, seed=seed,
+                                    drop_duplicates=drop_duplicates, skip_bad=skip_bad)  # fmt: skip
+            owned = OwnedFolder(DATASET, "data")
+            import_log(path, owned.path, options)
+            return cls(owned.path, owned=owned, titles=titles)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, titles: Mapping[str, str] | None = None) -> "Dataset":
+        """Load a prepared dataset: one that `save` wrote, or `lightgc2n import`."""
+        return cls(Path(folder), titles=titles)
+
+    def save(self, out: str | Path, *, force: bool = False) -> "Dataset":
+        """Write the prepared dataset to the folder `out`, and use it from there.
+
+        Args:
+            force: replace a dataset that is there.
+        """
+        out = Path(out)
+        if (out / FORGOTTEN).exists():
+            raise OutputError(f"{out} remembers forgotten accounts, so {FORCE} leaves it alone. Choose another name.")
+        copy_folder(self.folder, out, DATASET, force)
+        self.folder = out
+        return self
+
+    @cached_property
+    def arrays(self) -> "stored.Dataset":
+        """The events as arrays: `lightgc2n.data.dataset.Dataset`."""
+        return load_dataset(self.folder)
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether its folder is removed with this object."""
+        return self._owned is not None and self.folder == self._owned.path
+
+    @property
+    def name(self) -> str:
+        return self.arrays.name
+
+    @property
+    def checksum(self) -> str:
+        """One checksum over the data; equal data has an equal one, whatever it was read from."""
+        return self.arrays.checksum
+
+    @property
+    def accounts(self) -> Sequence[str]:
+        """The ids of the accounts."""
+        return self.arrays.accounts
+
+    @property
+    def items(self) -> Sequence[str]:
+        """The ids of the items."""
+        return self.arrays.items
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the import had to say: which columns were used, how times were read, what was left out."""
+        return tuple(self.arrays.manifest["notes"])
+
+    def __len__(self) -> int:
+        """The number of events."""
+        return len(self.arrays.events)
+
+    def _columns(self) -> Columns:
+        import numpy as np
+
+        from lightgc2n.data.members import load_members
+
+        arrays = self.arrays
+        owners = np.repeat(arrays.sequence_accounts, arrays.lengths)
+        columns: dict[str, Any] = {"account": np.asarray(arrays.accounts, dtype=object)[owners].tolist()}
+        columns["item"] = np.asarray(arrays.items, dtype=object)[arrays.events].tolist()
+        if arrays.times is not None:
+            columns["time"] = np.asarray(arrays.times).astype("datetime64[us]")
+        if len(arrays.domains) > 1:
+            names = np.array([domain.name for domain in arrays.domains], dtype=object)
+            columns["domain"] = names[arrays.event_domains].tolist()
+        if (members := load_members(self.folder)) is not None:
+            columns["member"] = [members.names[one] if one >= 0 else None for one in members.of_event.tolist()]
+        return columns
+
+    def _headline(self) -> str:
+        arrays = self.arrays
+        times = arrays.times
+        when = (
+            f", {_day(times.min())} to {_day(times.max())}" if times is not None and len(times) else ", without times"
+        )
+        domains = f", {len(arrays.domains)} domains" if len(arrays.domains) > 1 else ""
+        return (
+            f"Dataset {self.name!r}: {len(arrays.accounts):,} accounts, {len(arrays.items):,} items, "
+            f"{len(arrays.events):,} events{domains}{when}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self._headline()}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return "".join(f"<p>{escape(line)}</p>" for line in (self._headline(), *self.notes))
+
+
+def generate(
+    accounts: int = 1000,
+    *,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    progress: bool = True,
+) -> Dataset:
+    """Generate the log of households whose people are known, with titles of items.
+
+    Args:
+        accounts: how many households, from 50.
+        seed: everything random follows from this number.
+        settings: of the generated world, such as `{"weeks": 8}`; docs/households.md lists them.
+        progress: show progress.
+
+    Example:
+        >>> data = lg.generate(accounts=300, seed=1)
+        >>> data.to_frame().head()
+    """
+    with api_call(progress):
+        from lightgc2n.config import read_settings
+        from lightgc2n.synthetic.household_titles import household_titles
+        from lightgc2n.synthetic.households import HouseholdConfig
+        from lightgc2n.synthetic.households import generate as write_households
+
+        config = read_settings(HouseholdConfig, {"accounts": accounts, **(settings or {})}, where="settings")
+        owned = OwnedFolder(DATASET, "households")
+        write_households(config, seed, owned.path)
+        return Dataset(owned.path, owned=owned, titles=household_titles(config, seed))
+
+
+def as_dataset(data: Dataset | str | Path) -> Dataset:
+    """The dataset itself, or that of a path."""
+    return data if isinstance(data, Dataset) else Dataset.from_path(data)
+
+
+def read_title_map(titles: Mapping[Any, Any] | None) -> dict[str, str]:
+    """Titles by item id, as text on one line each."""
+    return {str(item): " ".join(str(title).split()) for item, title in (titles or {}).items()}
+
+
+def _given(**columns: str | None) -> dict[str, str]:
+    return {role: column for role, column in columns.items() if column is not None}
+
+
+def _day(microseconds: Any) -> str:
+    import numpy as np
+
+    return str(np.datetime64(int(microseconds), "us"))[:10]

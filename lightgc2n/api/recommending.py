@@ -1,0 +1,193 @@
+"""What a run and a bundle share: lists of next items, and the people behind accounts."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lightgc2n.api.calls import api_call
+
+if TYPE_CHECKING:
+    from lightgc2n.api.results import AccountPeople, Ownership, Presenter, Recommendations
+    from lightgc2n.recommending.histories import Times
+    from lightgc2n.recommending.recommender import Recommender
+
+Id = str | int  # ids are text; a number stands for its digits
+
+
+class Recommending(ABC):
+    """Answers what comes next for an account, or for a history alone."""
+
+    _progress = True
+
+    @property
+    @abstractmethod
+    def recommender(self) -> "Recommender":
+        """The recommender that answers; it is loaded when first used."""
+
+    @property
+    @abstractmethod
+    def _presenter(self) -> "Presenter":
+        """What turns its answers into results of the API."""
+
+    @property
+    def accounts(self) -> Sequence[str]:
+        """The ids of the accounts that it knows."""
+        return self.recommender.dataset.accounts
+
+    @property
+    def items(self) -> Sequence[str]:
+        """The ids of the items that it may list."""
+        return self.recommender.dataset.items
+
+    def recommend(
+        self,
+        account: Id | None = None,
+        history: Sequence[Id] | None = None,
+        *,
+        k: int = 20,
+        exclude_seen: bool = False,
+        allow: Iterable[Id] | None = None,
+        deny: Iterable[Id] | None = None,
+        domain: str | None = None,
+        times: "Times | None" = None,
+        person: str | None = None,
+        together: bool = False,
+    ) -> "Recommendations":
+        """Return the k best next items for an account, for an account with another history, or for a history alone.
+
+        Args:
+            account: the id of an account.
+            history: item ids, oldest first; ids that the catalogue does not have are left out, and the notes say so.
+            k: length of the list.
+            exclude_seen: leave items of the history out.
+            allow: the only items that may be listed.
+            deny: items that may not be listed.
+            domain: list items of this domain alone.
+            times: of each event of the history (ISO dates), where people are to be found in it.
+            person: one of the people behind it (A, B ...): the list is for them alone.
+            together: the list is for all people behind it.
+
+        Example:
+            >>> run.recommend("user42", k=10).to_frame()
+            >>> run.recommend(history=["a", "b"], exclude_seen=True)
+        """
+        with api_call(self._progress):
+            listed = self.recommender.recommend(
+                _text(account),
+                _texts(history),
+                k=k,
+                exclude_seen=exclude_seen,
+                allow=_texts(allow),
+                deny=_texts(deny),
+                domain=domain,
+                times=times,
+                person=person,
+                together=together,
+            )
+            return self._presenter.recommendations(listed)
+
+    def recommend_many(
+        self, accounts: Iterable[Id] | None = None, *, k: int = 20, exclude_seen: bool = False,
+        allow: Iterable[Id] | None = None, deny: Iterable[Id] | None = None, domain: str | None = None,
+    ) -> "Iterator[Recommendations]":  # fmt: skip
+        """Return a list for each account, in the order given; for all accounts of the data, if none is given.
+
+        The lists are made in batches while they are iterated over. The arguments are those of `recommend`.
+        """
+        with api_call(self._progress):
+            presenter = self._presenter
+            lists = self.recommender.recommend_many(
+                _texts(accounts),
+                k=k,
+                exclude_seen=exclude_seen,
+                allow=_texts(allow),
+                deny=_texts(deny),
+                domain=domain,
+            )
+            return map(presenter.recommendations, lists)
+
+    def people(
+        self,
+        account: Id | None = None,
+        history: Sequence[Id] | None = None,
+        times: "Times | None" = None,
+        *,
+        k: int = 20,
+        exclude_seen: bool = False,
+    ) -> "AccountPeople":
+        """Return how many people are behind an account or a history, who did what, and lists for each of them.
+
+        Args:
+            account: the id of an account.
+            history: as for `recommend`; without it the stored history of the account.
+            times: of each event of the history: ISO dates, or microseconds since 1970.
+            k: length of the lists.
+            exclude_seen: leave items out that the person has watched; of the list for all, those that anybody has.
+
+        Example:
+            >>> found = run.people("user42")
+            >>> found.count, found.people[0].next, found.to_frame()
+        """
+        with api_call(self._progress):
+            found = self.recommender.people(_text(account), _texts(history), times, k=k, exclude_seen=exclude_seen)
+            return self._presenter.people(found)
+
+    def ownership(self, account: Id | None = None, history: Sequence[Id] | None = None) -> "Ownership":
+        """Return how far each event of a history is each latent user's; models without latent users refuse."""
+        with api_call(self._progress):
+            return self._presenter.ownership(self.recommender.ownership(_text(account), _texts(history)))
+
+
+class Bundle(Recommending):
+    """An exported run: it answers without torch.
+
+    Example:
+        >>> bundle = lg.load("bundle")
+        >>> bundle.recommend(history=["a", "b"])
+        >>> bundle.similar("a")
+
+    Attributes:
+        folder: where the bundle is.
+    """
+
+    def __init__(self, folder: Path, recommender: "Recommender", progress: bool = True) -> None:
+        self.folder, self._progress = folder, progress
+        self._bundle: Any = recommender
+
+    @property
+    def recommender(self) -> "Recommender":
+        """The recommender that answers."""
+        return self._bundle
+
+    @property
+    def _presenter(self) -> "Presenter":
+        from lightgc2n.api.results import Presenter
+
+        return Presenter(self._bundle.titles, None)
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return str(self._bundle.name)
+
+    def similar(self, item: Id, k: int = 20) -> "Recommendations":
+        """Return the k items most like this one, by the vectors that the model scores them with."""
+        with api_call(self._progress):
+            return self._presenter.recommendations(self._bundle.similar(str(item), k))
+
+    def __repr__(self) -> str:
+        data = self._bundle.dataset
+        return (
+            f"<Bundle of {self.model}: {len(data.items):,} items, {len(data.accounts):,} accounts "
+            f"of {data.name!r}, at {self.folder}>"
+        )
+
+
+def _text(one: Any) -> str | None:
+    return None if one is None else str(one)
+
+
+def _texts(ids: Any) -> Any:
+    """Ids as text; a text in place of a list stays one, for the error that it is."""
+    return ids if ids is None or isinstance(ids, str) else [str(one) for one in ids]

@@ -1,0 +1,165 @@
+"""What a run or a bundle answers with: the typed results of `recommending`, which can also be data frames."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from lightgc2n.api.frames import Columns, Tabular, make_frame
+from lightgc2n.recommending import results as base
+
+
+@dataclass(frozen=True, repr=False)
+class Recommendations(Tabular, base.Recommendations):
+    """A list of items, best first: a sequence of `Recommendation(item_id, score, rank)`.
+
+    Example:
+        >>> best = run.recommend("user42", k=10)
+        >>> best[0].item_id, len(best), best.notes
+        >>> best.to_frame("pandas")
+    """
+
+    titles: Mapping[str, str] = field(default_factory=dict, compare=False)
+    library: str | None = field(default=None, compare=False)
+
+    def _columns(self) -> Columns:
+        ids = [item.item_id for item in self.items]
+        return {
+            "rank": [item.rank for item in self.items],
+            "item_id": ids,
+            **titles_column(ids, self.titles),
+            "score": [item.score for item in self.items],
+        }
+
+    def _headline(self) -> str:
+        whose = f"account {self.account_id!r}" if self.account_id is not None else "a history"
+        return f"{len(self.items)} items for {whose}, best first"
+
+    def _shown_notes(self) -> tuple[str, ...]:
+        return self.notes
+
+
+@dataclass(frozen=True, repr=False)
+class Ownership(Tabular, base.Ownership):
+    """How far each event of a history is each latent user's, oldest event first."""
+
+    titles: Mapping[str, str] = field(default_factory=dict, compare=False)
+    library: str | None = field(default=None, compare=False)
+
+    def _columns(self) -> Columns:
+        ids = [event.item_id for event in self.interactions]
+        users = {
+            f"user_{number + 1}": [event.shares[number] for event in self.interactions]
+            for number in range(len(self.weights))
+        }
+        return {"item_id": ids, **titles_column(ids, self.titles), **users}
+
+    def _headline(self) -> str:
+        return f"{len(self.interactions)} events and {len(self.weights)} latent users, which are not yet people"
+
+    def _shown_notes(self) -> tuple[str, ...]:
+        return self.notes
+
+
+@dataclass(frozen=True)
+class Person(base.Person):
+    """One person behind an account."""
+
+    next: Recommendations
+
+
+@dataclass(frozen=True, repr=False)
+class AccountPeople(Tabular, base.AccountPeople):
+    """How many people are behind an account, who did what, and what to show each of them.
+
+    Example:
+        >>> found = run.people("user42")
+        >>> found.count, found.confidence
+        >>> found.to_frame()  # who did what: an event a row
+        >>> found.people_frame()  # a person a row
+        >>> found.lists_frame()  # what to show each of them next
+    """
+
+    people: tuple[Person, ...]
+    together: Recommendations | None
+    whole: Recommendations
+    titles: Mapping[str, str] = field(default_factory=dict, compare=False)
+    library: str | None = field(default=None, compare=False)
+
+    def people_frame(self, library: str | None = None) -> Any:
+        """A row for each person: name, number and share of the events, and the items that tell most of them."""
+        persons = self.people
+        columns: Columns = {
+            "person": [person.name for person in persons],
+            "events": [person.events for person in persons],
+            "share": [person.share for person in persons],
+            "likes": [", ".join(self._title(like.item_id) for like in person.likes) for person in persons],
+        }
+        return make_frame(columns, library, self.library)
+
+    def lists_frame(self, library: str | None = None) -> Any:
+        """A row for each place of each list: for every person, and for all of them `together`."""
+        lists = [(person.name, person.next) for person in self.people]
+        lists += [("together", self.together)] if self.together is not None else []
+        rows = [(name, item) for name, listed in lists for item in listed]
+        ids = [item.item_id for _, item in rows]
+        columns: Columns = {
+            "person": [name for name, _ in rows],
+            "rank": [item.rank for _, item in rows],
+            "item_id": ids,
+            **titles_column(ids, self.titles),
+            "score": [item.score for _, item in rows],
+        }
+        return make_frame(columns, library, self.library)
+
+    def _columns(self) -> Columns:
+        ids = [event.item_id for event in self.events]
+        return {
+            "item_id": ids,
+            **titles_column(ids, self.titles),
+            "time": [event.time for event in self.events],
+            "session": list(self.sessions),
+            "person": [event.person for event in self.events],
+            "probability": [event.probability for event in self.events],
+        }
+
+    def _headline(self) -> str:
+        who = f"account {self.account_id!r}" if self.account_id is not None else "the history"
+        count = "one person" if self.count == 1 else f"{self.count} people"
+        return f"{who}: {count} (confidence {100 * self.confidence:.0f} %), {len(self.events)} events"
+
+    def _shown_notes(self) -> tuple[str, ...]:
+        return self.notes
+
+    def _title(self, item: str) -> str:
+        return self.titles.get(item, item)
+
+
+def titles_column(ids: Iterable[str], titles: Mapping[str, str]) -> dict[str, list[str | None]]:
+    """The column of titles, where any are known."""
+    return {"title": [titles.get(item) for item in ids]} if titles else {}
+
+
+@dataclass(frozen=True)
+class Presenter:
+    """Turns the results of a recommender into those of the API."""
+
+    titles: Mapping[str, str]
+    library: str | None
+
+    def recommendations(self, listed: base.Recommendations) -> Recommendations:
+        return Recommendations(**_values(listed), titles=self.titles, library=self.library)
+
+    def ownership(self, owned: base.Ownership) -> Ownership:
+        return Ownership(**_values(owned), titles=self.titles, library=self.library)
+
+    def people(self, found: base.AccountPeople) -> AccountPeople:
+        values = _values(found) | {
+            "people": tuple(Person(**_values(one) | {"next": self.recommendations(one.next)}) for one in found.people),
+            "whole": self.recommendations(found.whole),
+            "together": None if found.together is None else self.recommendations(found.together),
+        }
+        return AccountPeople(**values, titles=self.titles, library=self.library)
+
+
+def _values(result: Any) -> dict[str, Any]:
+    return {one.name: getattr(result, one.name) for one in fields(result)}

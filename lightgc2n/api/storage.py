@@ -1,0 +1,38 @@
+"""Temporary folders that an object owns, and copies of folders that stay."""
+
+import os
+import shutil
+import tempfile
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
+from lightgc2n.files.atomic_writes import new_folder
+from lightgc2n.files.folder_kinds import FolderKind
+
+
+class OwnedFolder:
+    """A place for one folder of a kind; it is removed with this object, and of its files only what the kind names.
+
+    Attributes:
+        path: where the folder is to be made; it does not exist yet.
+    """
+
+    def __init__(self, kind: FolderKind, name: str) -> None:
+        root = Path(tempfile.mkdtemp(prefix="lightgc2n-"))
+        self.path = root / name
+        self._removal = weakref.finalize(self, _remove, self.path, kind, os.getpid())
+
+
+def _remove(path: Path, kind: FolderKind, owner: int) -> None:
+    if os.getpid() != owner:
+        return  # a forked process must not remove the folder of its parent
+    kind.remove(path)
+    with suppress(OSError):
+        path.parent.rmdir()  # a file that somebody put there keeps it
+
+
+def copy_folder(source: Path, out: Path, kind: FolderKind, force: bool) -> None:
+    """Copy the files of a kind; the copy appears whole or not at all."""
+    with new_folder(out, force, kind=kind) as folder:
+        shutil.copytree(source, folder, dirs_exist_ok=True)
