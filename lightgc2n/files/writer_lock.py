@@ -79,8 +79,8 @@ def recover(path: Path) -> None:
     try:
         with sole_writer(path, _owner_kind(workshop), wait=not path.exists()):
             pass
-    except (OutputError, PermissionError):
-        return  # a writer is at work, or this user may only read
+    except (OutputError, OSError):
+        return  # a writer is at work, or this user may only read, or the disk is full: what is at `path` can be read
 
 
 def swap(new: Path, path: Path, old: Path) -> Path:

@@ -1,5 +1,6 @@
 """The page, the runtime for browsers, the report and the device part: files by names of fixed lists."""
 
+import errno
 import os
 from collections.abc import Iterator
 from io import BufferedReader
@@ -16,6 +17,7 @@ from lightgc2n.serving.service import Service
 PAGE = Path(__file__).parent / "page"
 RUNTIME = "ort"  # the folder of onnxruntime-web inside the page, where it was fetched
 CHUNK = 64 * 1024
+OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -89,7 +91,9 @@ def _sent_from(request: Request, folder: Path, name: str) -> Response:
     """Send a file of a bundle. A link that was put there since the bundle was loaded is not followed."""
     try:
         file = open_plain(folder, name)
-    except DataError:
+    except DataError as problem:
+        if isinstance(cause := problem.__context__, OSError) and cause.errno in OUT_OF_FILES:
+            raise cause from None  # the client is told to come back
         raise _missing() from None
     facts, kind = os.fstat(file.fileno()), TYPES[Path(name).suffix]
     if (answer := _without_body(request, facts, kind)) is not None:
