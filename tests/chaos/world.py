@@ -1,5 +1,6 @@
 """A folder in which commands work: a log, what they made of it, what they promised, and files of a user in between."""
 
+import fcntl
 import os
 import random
 import resource
@@ -37,6 +38,14 @@ def content(folder: Path) -> dict[str, bytes | str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() or path.is_symlink()
     }
+
+
+def full_pipe() -> tuple[int, int]:
+    """Return a pipe in which there is no room: who writes to it waits for a reader."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writing, b"x" * 4096)
+    return reading, writing
 
 
 @dataclass
@@ -103,7 +112,7 @@ class World:
             stalled: nobody reads what it prints to stderr.
         """
         words = self.command(kind)
-        pipe = os.pipe() if stalled else None
+        pipe = full_pipe() if stalled else None
         process = subprocess.Popen(
             [sys.executable, "-m", "lightgc2n", *words],
             stdout=subprocess.PIPE,
