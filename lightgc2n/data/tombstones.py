@@ -16,7 +16,7 @@ from typing import Any
 
 from lightgc2n import __version__
 from lightgc2n.data.dataset import FORGOTTEN
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, OutputError
 from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.files.folder_kinds import MADE_BY, FolderKind
 from lightgc2n.files.writer_lock import sole_writer
@@ -91,6 +91,8 @@ def write_tombstones(path: Path, tombstones: Tombstones) -> None:
 
 def add_tombstones(path: Path, accounts: Iterable[str]) -> None:
     """Add accounts to the tombstone file at `path`, or create it. Another process that does the same is waited for."""
+    if path.exists() and not path.is_file():
+        raise OutputError(f"{path} is not a regular file, so it is left alone. Choose another --tombstones.")
     with sole_writer(Path(os.path.realpath(path)), TOMBSTONES, wait=True):
         write_tombstones(path, tombstones_at(path).with_accounts(accounts))
 

@@ -5,6 +5,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from lightgc2n.errors import OutputError
+
 
 def keep_access(old: Path, new: Path) -> None:
     """Give `new` the owner, group and access rights of `old`. An owner or group that this user may not give stays."""
@@ -25,6 +27,17 @@ def keep_access_below(old: Path, new: Path) -> None:
         else:
             _give(path, facts)
     keep_access(old, new)
+
+
+def refuse_read_only(folder: Path) -> None:
+    """Raise an error when this user may not replace a folder: its files could be neither moved nor removed."""
+    for place, _, _ in os.walk(folder):
+        if not os.access(place, os.W_OK | os.X_OK):
+            mode = stat.S_IMODE(Path(place).stat().st_mode)
+            raise OutputError(
+                f"{place} may not be written by this user (mode {mode:04o}), so {folder} stays as it is. "
+                f"If it is yours, run: chmod u+w {place}"
+            )
 
 
 def mode_while_written(old: Path) -> int:

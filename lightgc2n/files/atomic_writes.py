@@ -95,8 +95,8 @@ def resumable_folder(path: Path, force: bool = False, *, kind: FolderKind) -> It
     A claim in it tells it from a folder of somebody else with the same name.
     """
     target = Path(os.path.realpath(path))
-    partial = target.with_name(f"{target.name}.partial")
     _refuse(path, force, kind)
+    partial = target.with_name(f"{target.name}.partial")
     with _errors_name(path), sole_writer(target, kind) as workshop:
         _refuse(path, force, kind)
         _refuse_partial(partial, kind)

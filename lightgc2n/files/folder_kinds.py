@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lightgc2n.errors import OutputError
+from lightgc2n.files.access_rights import refuse_read_only
 
 TEMPORARY = ".lightgc2n-tmp-"  # prefix of unfinished files; a killed process may leave them anywhere it writes
 TEMPORARY_NAME = re.compile(re.escape(TEMPORARY) + r"[0-9a-f]{8}-.+", re.DOTALL)
@@ -105,7 +106,7 @@ def refuse_linked(folder: Path, kind: FolderKind) -> None:
 
 
 def refuse_foreign(folder: Path, kind: FolderKind) -> None:
-    """Raise an error unless the folder is empty or was made by this product and holds nothing else."""
+    """Raise an error unless the folder may be replaced: it is empty, or this product made it and all that it holds."""
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if not folder.is_dir() or not kind.is_marked(folder):
@@ -120,6 +121,7 @@ def refuse_foreign(folder: Path, kind: FolderKind) -> None:
             f"{folder} holds {foreign}, which is not part of a {kind.name}, so the folder is left alone. "
             f"Move {foreign} elsewhere, then try again."
         )
+    refuse_read_only(folder)
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, str]]:

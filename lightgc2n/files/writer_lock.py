@@ -32,6 +32,7 @@ from lightgc2n.files.access_rights import mode_while_written
 from lightgc2n.files.folder_kinds import TEMPORARY, FolderKind, is_made_by_us
 
 OWNER, LOCK, NEW, READY, OLD, SCRATCH = "owner.json", "lock", "new", "ready", "old", "scratch"
+FOLDERS = (NEW, READY, OLD, SCRATCH)
 UNFINISHED_OWNER = f"{TEMPORARY}00000000-{OWNER}"
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
@@ -191,8 +192,10 @@ def _is_ours(workshop: Path) -> bool:
         return True
     except NotADirectoryError:
         return False
-    if not held <= {OWNER, LOCK, NEW, READY, OLD, SCRATCH} or not _is_lock(workshop / LOCK):
+    if not held <= {OWNER, LOCK, *FOLDERS} or not _is_lock(workshop / LOCK):
         return False
+    if any((workshop / name).is_symlink() for name in held):
+        return False  # removing what it points at would be removing somebody's files
     if OWNER not in held or is_made_by_us(workshop / OWNER):
         return OWNER in held or held <= {LOCK}
     # The previous writer may have removed it since the folder was read.

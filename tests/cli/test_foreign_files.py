@@ -203,6 +203,23 @@ def test_an_odd_tombstone_file_is_neither_read_nor_replaced(content: Any, town: 
     assert "h000007" in load_dataset(town).accounts
 
 
+def test_tombstones_are_not_read_from_a_pipe(town: Path, tmp_path: Path) -> None:
+    """Nobody writes to the pipe, so reading it would never end."""
+    os.mkfifo(tmp_path / "pipe")
+    refused(run("forget", "h000007", "--data", town, "--tombstones", tmp_path / "pipe"), "pipe is not a regular file")
+    assert "h000007" in load_dataset(town).accounts
+
+
+def test_a_root_folder_is_refused(town: Path) -> None:
+    refused(run("compare", town, "--models", "recency", "--out", "/", "--force"), "/ was not made by this command")
+
+
+def test_quick_experiments_write_nothing_into_a_folder_of_somebody_else(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    refused(run("experiment", "all", "--quick", "--out", tmp_path), "is no folder of experiments")
+    assert content(tmp_path) == {"thesis.txt": b"years of work"}
+
+
 def test_an_id_that_is_no_text_is_not_there(town: Path, tmp_path: Path) -> None:
     refused(
         run("forget", os.fsdecode(b"\xff\xfe"), "--data", town, "--tombstones", tmp_path / "graves.json"), "no account"

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lightgc2n.files.atomic_writes import new_file, new_folder
+from lightgc2n.errors import OutputError
+from lightgc2n.files.atomic_writes import new_file, new_folder, resumable_folder
 from lightgc2n.files.writer_lock import workshop_of
-from tests.files.test_atomic_writes import KIND, fill
+from tests.files.test_atomic_writes import KIND, Make, fill, filled, names
 
 SOMEBODY, THEIR_GROUP = 12345, 23456
 ROOT_ALONE = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
@@ -57,6 +58,23 @@ def test_a_user_who_may_not_give_files_away_still_writes_them(tmp_path: Path, mo
     with new_file(path, force=True) as temporary:
         temporary.write_text("new")
     assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("make", [new_folder, resumable_folder])
+@pytest.mark.parametrize("name", ["", "part"])
+def test_a_folder_that_is_read_only_is_refused_before_anything_is_written(
+    make: Make, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not be renamed, and what was written beside it could not be removed."""
+    out = tmp_path / "out"
+    (out / "part").mkdir(parents=True)
+    fill(out, "old")
+    (out / name).chmod(0o555)
+    if os.geteuid() == 0:  # who may write everywhere
+        monkeypatch.setattr(os, "access", lambda place, _: bool(Path(place).stat().st_mode & 0o200))
+    with pytest.raises(OutputError, match=rf"{out / name} may not be written by this user \(mode 0555\).*chmod u\+w"):
+        make(out, True, kind=KIND).__enter__()
+    assert (filled(out), names(tmp_path)) == ("old", ["out"])
 
 
 def test_private_content_is_private_while_it_is_written(tmp_path: Path) -> None:

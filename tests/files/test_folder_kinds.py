@@ -130,6 +130,22 @@ def test_a_folder_named_like_the_writers_own_is_left_alone(files: dict[str, str]
     assert {name: (workshop / name).read_text() for name in files} == files
 
 
+@pytest.mark.parametrize("name", ["new", "ready", "old", "scratch"])
+def test_a_link_in_the_writers_folder_is_not_followed(name: str, tmp_path: Path) -> None:
+    """Somebody else may make that folder, with an owner file like ours, where everybody may write."""
+    thesis, workshop = tmp_path / "thesis", tmp_path / ".out.lightgc2n"
+    thesis.mkdir()
+    (thesis / "first").write_text("years of work")
+    workshop.mkdir()
+    kind = {"name": "thing", "marker": "marker", "files": ["*"]}
+    (workshop / "owner.json").write_text(json.dumps({"made_by": "lightgc2n 0.1.0", "kind": kind}))
+    (workshop / name).symlink_to(thesis)
+    recover(tmp_path / "out")
+    with pytest.raises(OutputError, match="is in the way"):
+        new_folder(tmp_path / "out", kind=KIND).__enter__()
+    assert (thesis / "first").read_text() == "years of work"
+
+
 def test_a_kill_while_the_owner_is_written_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     workshop = tmp_path / ".out.lightgc2n"
     workshop.mkdir()
