@@ -81,6 +81,7 @@ class Chaos:
     def __init__(self, world: World, service: PoorService, filler: Filler | None) -> None:
         self.world, self.service, self.filler, self.random = world, service, filler, world.random
         self.killed, self.hardships = Counter[str](), Counter[str]()
+        self.ended = Counter[tuple[str, int]]()  # commands by exit code
 
     def round(self) -> None:
         """Start up to three commands, kill one, wait for the others, then check everything."""
@@ -128,6 +129,7 @@ class Chaos:
     def _end(self, one: Started) -> None:
         error = finish(one)
         code = one.process.returncode
+        self.ended[one.kind, code] += 1
         if one.checked and one.stalled is None:
             assert code in (0, 2, -signal.SIGKILL), (one.words, code, error)
             assert "Traceback" not in error, (one.words, error)
@@ -162,10 +164,14 @@ def test_nothing_is_lost_and_nothing_comes_back(world: World, mine: dict[str, by
     finally:
         ended = service.end()
     print(f"{rounds} rounds; killed {dict(chaos.killed)}; hardships {dict(chaos.hardships)}")
+    print(f"commands by exit code: {dict(sorted(chaos.ended.items()))}")
     print(f"{len(world.forgotten)} accounts forgotten; answers to the honest client {dict(service.answers)}")
     assert ended == 0
     assert set(service.answers) <= {0, 200, 404, 503}
     assert set(chaos.killed) == set(VICTIMS[:KILLS])
+    assert KILLS < 50 or {kind for kind, code in chaos.ended if code == 0} == set(
+        VICTIMS
+    )  # each has also done its work
     assert not WORKSHOPS & {path.name for path in world.folder.iterdir()}
 
 
