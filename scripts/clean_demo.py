@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from lightgc2n.files.folder_kinds import FolderKind  # noqa: E402
+from lightgc2n.files.folder_kinds import CLAIM, FolderKind  # noqa: E402
 
 MARKER = "made-by-make-demo"
 RUN = ("run.json", "accounts.txt", "items.txt", "metrics.jsonl", "last.safetensors", "best.safetensors")
@@ -20,7 +20,7 @@ DEMO = FolderKind(
         *(f"households/{name}" for name in ("manifest.json", "accounts.txt", "items.txt", "*.npy", "forgotten.json")),
         *(f"households/labels/{name}" for name in ("members.npy", "members.txt")),
         *(f"compare{end}/results.{kind}" for end in ("", ".partial") for kind in ("json", "csv", "md")),
-        *(f"compare{end}/{name}" for end in ("", ".partial") for name in ("ranks/*.npy", "finished/*.json")),
+        *(f"compare{end}/{name}" for end in ("", ".partial") for name in (CLAIM, "ranks/*.npy", "finished/*.json")),
         *(f"compare{end}/runs/*/{name}" for end in ("", ".partial") for name in RUN),
         *(f"compare{end}/runs/*/tensorboard/events.out.tfevents.*" for end in ("", ".partial")),
         *(f"compare{end}/runs/*/people/finder.{kind}" for end in ("", ".partial") for kind in ("json", "safetensors")),

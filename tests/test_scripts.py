@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 def checkout(tmp_path: Path) -> Path:
     """The files of the project that these commands need, in a folder of their own."""
     for name in ("Makefile", "scripts", "lightgc2n/__init__.py", "lightgc2n/errors.py", "lightgc2n/data/__init__.py",
-                 "lightgc2n/files/folder_kinds.py"):  # fmt: skip
+                 "lightgc2n/files"):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
         copy(ROOT / name, tmp_path / name)

@@ -134,11 +134,13 @@ def _setup(
     from lightgc2n.config import parse_overrides
     from lightgc2n.paper.catalogue import choose_experiments
     from lightgc2n.paper.experiment_plan import Setup, sources_of
-    from lightgc2n.paper.experiment_runner import DATA, require_data
+    from lightgc2n.paper.experiment_runner import DATA, claim_experiments, require_data
     from lightgc2n.paper.quick_data import quick_data
 
     choose_experiments(name)
     if quick and not data:
+        if out is not None:
+            claim_experiments(out, [])  # before data is generated in it
         data = list(quick_data((out or pack.with_suffix(".data") if pack else _needed(out)) / DATA))
     options = context.params
     config: Path | None = options["config"]

@@ -92,6 +92,8 @@ def tune(
     say(f"tuning {model} in {out}; Ctrl-C stops, rerun the command to resume")
     tuned = search(plan, out, choose_device(device), side_by_side, slice, data)
     if tuned.finished:
+        if save is not None:
+            refuse_other_settings(save, out, force)  # it may have appeared since the search began
         for path in (out / BEST_SETTINGS, *([save] if save else [])):
             write_tuned(tuned, path, force=True)
     if json:

@@ -7,19 +7,22 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lightgc2n import __version__
 from lightgc2n.data.dataset import FORGOTTEN
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, OutputError
 from lightgc2n.files.atomic_writes import new_file
-from lightgc2n.files.folder_kinds import FolderKind
+from lightgc2n.files.folder_kinds import MADE_BY, FolderKind
 from lightgc2n.files.writer_lock import sole_writer
 
 TOMBSTONES = FolderKind("tombstone file", "")
+SALT, HASH = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -40,21 +43,34 @@ class Tombstones:
         return Tombstones(self.salt, self.hashes | {self._hash(account) for account in accounts})
 
     def _hash(self, account: str) -> str:
-        return hmac.new(self.salt, account.encode("utf-8"), hashlib.sha256).hexdigest()
+        # An id from the command line may hold bytes that are no text; no log can hold such an id, but it has a hash.
+        return hmac.new(self.salt, account.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 def read_tombstones(path: Path) -> Tombstones:
     """Read a tombstone file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        salt, hashes = bytes.fromhex(content["salt"]), content["accounts"]
-        if not isinstance(hashes, list) or not all(isinstance(one, str) and len(one) == 64 for one in hashes):
-            raise ValueError("accounts: expected a list of hashes")
+        salt, hashes = _checked(content)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file. `lightgc2n forget --tombstones FILE` writes one.") from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise DataError(f"{path}: not a tombstone file: {problem}. Give the file that `forget` wrote.") from None
     return Tombstones(salt, frozenset(hashes))
+
+
+def _checked(content: Any) -> tuple[bytes, list[str]]:
+    """Return the salt and the hashes of a tombstone file; a file with anything else in it is not one of ours."""
+    if not isinstance(content, dict) or content.keys() != {"made_by", "salt", "accounts"}:
+        raise ValueError("expected an object with made_by, salt and accounts, and nothing else")
+    if not isinstance(content["made_by"], str) or not MADE_BY.fullmatch(content["made_by"]):
+        raise ValueError("made_by: expected lightgc2n and its version")
+    salt, hashes = content["salt"], content["accounts"]
+    if not isinstance(salt, str) or not SALT.fullmatch(salt):
+        raise ValueError("salt: expected 32 hexadecimal digits")
+    if not isinstance(hashes, list) or not all(isinstance(one, str) and HASH.fullmatch(one) for one in hashes):
+        raise ValueError("accounts: expected a list of hashes of 64 hexadecimal digits")
+    return bytes.fromhex(salt), hashes
 
 
 def tombstones_at(path: Path) -> Tombstones:
@@ -75,6 +91,8 @@ def write_tombstones(path: Path, tombstones: Tombstones) -> None:
 
 def add_tombstones(path: Path, accounts: Iterable[str]) -> None:
     """Add accounts to the tombstone file at `path`, or create it. Waits for other processes that write it."""
+    if path.exists() and not path.is_file():
+        raise OutputError(f"{path} is not a regular file, so it is left alone. Choose another --tombstones.")
     with sole_writer(Path(os.path.realpath(path)), TOMBSTONES, wait=True):
         write_tombstones(path, tombstones_at(path).with_accounts(accounts))
 

@@ -84,7 +84,9 @@ class ComparisonCache:
         """Discard a started run with other settings."""
         if (self.run(plan.model) / RUN).is_file():
             stored, wanted = read_run(self.run(plan.model)), conditions_of(plan, conditions)
-            if other := _difference({name: stored[name] for name in ("settings", "training", "split")}, wanted):
+            kept = {name: stored[name] for name in ("settings", "training", "split")}
+            kept["data"] = {name: stored["data"][name] for name in ("checksum", "domain")}
+            if other := _difference(kept, wanted):
                 self._discard(plan.model, other)
 
     def _discard(self, model: str, why: str) -> None:

@@ -19,7 +19,9 @@ from lightgc2n.errors import LightGC2NError
 from lightgc2n.experiments.plans import choose_run, read_plan
 from lightgc2n.experiments.save_results import RESULTS, read_results, save_baseline, save_results
 from lightgc2n.experiments.subprocesses import Child, TimeBudget, as_child, last_line, run_children
+from lightgc2n.experiments.summary_files import FIRST_LINES, is_summary, refuse_other_summary
 from lightgc2n.files.atomic_writes import claim_folder
+from lightgc2n.files.folder_kinds import is_made_by_us
 from lightgc2n.progress import say
 from lightgc2n.training.epoch_log import epochs_of
 from lightgc2n.training.run import DataCache, train_run
@@ -49,7 +51,8 @@ def train_plan(
         per_process: how many runs one subprocess trains in turn, which saves start-up time where runs are short.
     """
     runs, data = read_plan(plan), DataCache()
-    claim_folder(out, "runs of a plan", ours=any(out.glob(f"*/{RUN}")))
+    claim_folder(out, "runs of a plan", ours=_holds_only_runs(out))
+    refuse_other_summary(out)
     _refuse_other_runs(runs, out, data)
     unfinished = [name for name in runs if not (out / name / RESULTS).exists()]
     say(f"{len(runs)} runs, {len(runs) - len(unfinished)} of them finished; Ctrl-C stops, rerun the command to resume")
@@ -138,6 +141,15 @@ def _failures(out: Path, names: Sequence[str]) -> list[str]:
     """Return the failed runs of a failed subprocess: those with an error in their log, or the one it was killed at."""
     unfinished = [name for name in names if not (out / name / RESULTS).exists()]
     return [name for name in unfinished if last_log_line(out, name).startswith(ERROR)] or unfinished[:1]
+
+
+def _holds_only_runs(out: Path) -> bool:
+    """Return whether a folder holds what an earlier version left there, which wrote no claim, and nothing else."""
+    held = list(out.iterdir()) if out.is_dir() else []
+    return all(
+        is_summary(path) if path.name in FIRST_LINES else path.name == LOGS or is_made_by_us(path / RUN)
+        for path in held
+    )
 
 
 def _refuse_other_runs(runs: Mapping[str, RunPlan], out: Path, data: DataCache) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from lightgc2n.experiments.results import METRICS, ResultGroup
 from lightgc2n.experiments.run_index import read_runs
+from lightgc2n.experiments.summary_files import PAGE, TABLE, refuse_other_summary
 from lightgc2n.experiments.table import Cell, Table, csv_text, markdown, plain_table
 from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.metrics.paired_tests import DECISIVE
@@ -48,11 +49,12 @@ def summarise(folder: Path) -> Summary:
 
 
 def write_summary(folder: Path) -> Summary:
-    """Write summary.md and summary.csv."""
+    """Write summary.md and summary.csv; refuse to replace files of these names that this command did not write."""
+    refuse_other_summary(folder)
     summary = summarise(folder)
     columns = list(summary.rows[0]) if summary.rows else ["run"]
     values = plain_table("summary", columns, (row.values() for row in summary.rows))
-    for name, text in (("summary.md", "\n".join(markdown(summary_table(summary)))), ("summary.csv", csv_text(values))):
+    for name, text in ((PAGE, "\n".join(markdown(summary_table(summary)))), (TABLE, csv_text(values))):
         with new_file(folder / name, force=True) as temporary:
             temporary.write_text(text, encoding="utf-8")
     return summary

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lightgc2n.errors import DataError
 from lightgc2n.experiments.plan_runner import ERROR, last_log_line
 from lightgc2n.experiments.results import ResultGroup, RunResult, identity_of, run_name
 from lightgc2n.experiments.save_results import SAVED_FACTS, read_ranks, read_results
+from lightgc2n.files.folder_kinds import is_made_by_us
+from lightgc2n.progress import say
 from lightgc2n.training.epoch_log import epochs_of, read_rows
 from lightgc2n.training.runs import RUN, read_run
 
@@ -54,6 +57,9 @@ def read_runs(folder: Path, order: Sequence[str] = ()) -> RunIndex:
     finished: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
     unfinished = []
     for run in sorted(path.parent for path in folder.glob(f"*/{RUN}")):
+        if not is_made_by_us(run / RUN):
+            say(f"{run} is left out: its {RUN} was not made by this product")
+            continue
         results = read_results(run)
         identity = _identity(run, results or {})
         name = run_name(identity["dataset"], identity["domain"], identity["label"])
@@ -116,7 +122,10 @@ def _identity(run: Path, results: Mapping[str, Any]) -> dict[str, Any]:
     if "identity" in results:
         return dict(results["identity"])
     description = read_run(run)
-    identity = identity_of(description) if description else _unknown(results)
+    try:
+        identity = identity_of(description) if description.keys() - {"made_by"} else _unknown(results)
+    except (KeyError, TypeError) as problem:
+        raise DataError(f"{run / RUN}: not the description of a run: {problem}. Move {run} elsewhere.") from None
     if "label" not in identity:
         identity |= {"label": _old_label(run.name, identity)}
     return identity

@@ -21,6 +21,8 @@ from lightgc2n.experiments.subprocesses import TimeBudget
 from lightgc2n.experiments.table import csv_text, plain_table
 from lightgc2n.experiments.trials import Trial, train_trials
 from lightgc2n.files.atomic_writes import new_file
+from lightgc2n.files.folder_kinds import is_made_by_us
+from lightgc2n.files.writer_lock import make_folders
 from lightgc2n.progress import say
 from lightgc2n.training.run import OpenData, open_data
 from lightgc2n.training.runs import RunPlan, start_run
@@ -232,9 +234,11 @@ def _start(plan: TuningPlan, dataset: Dataset, out: Path) -> None:
     if not path.is_file():
         if out.exists() and any(out.iterdir()):
             raise OutputError(f"{out} exists and holds no search (no {TUNING}). Choose another --out.")
-        out.mkdir(parents=True, exist_ok=True)
+        make_folders(out)
         with new_file(path) as temporary:
             temporary.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
+    if path.is_symlink() or not is_made_by_us(path):
+        raise OutputError(f"{path}: not the description of a search. Choose another --out.")
     existing = json.loads(path.read_text(encoding="utf-8"))
     for part, value in wanted.items():
         if part != "made_by" and existing.get(part) != value:

@@ -10,19 +10,31 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lightgc2n import __version__
 from lightgc2n.errors import FORCE, OUT, OutputError
-from lightgc2n.files.folder_kinds import TEMPORARY, FolderKind, refuse_foreign
+from lightgc2n.files.access_rights import keep_access, keep_access_below, mode_while_written
+from lightgc2n.files.folder_kinds import (
+    CLAIM,
+    TEMPORARY,
+    FolderKind,
+    is_made_by_us,
+    is_temporary,
+    refuse_foreign,
+    refuse_linked,
+)
 from lightgc2n.files.writer_lock import (
     NEW,
     OLD,
     READY,
     SCRATCH,
     discard,
+    make_folders,
+    set_aside,
     sole_writer,
     swap,
     sync_file,
@@ -31,7 +43,6 @@ from lightgc2n.files.writer_lock import (
     workshop_of,
 )
 
-CLAIM = ".lightgc2n.json"  # in folders that commands fill over time
 FULL = (errno.ENOSPC, errno.EDQUOT)
 TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
 
@@ -60,7 +71,7 @@ def new_folder(path: Path, force: bool = False, *, kind: FolderKind, wait: bool 
         yield workshop / NEW
         if _is_empty_folder(workshop / NEW):
             return
-        _keep_modes(target, workshop / NEW)
+        keep_access_below(target, workshop / NEW)
         sync_tree(workshop / NEW)
         os.rename(workshop / NEW, workshop / READY)
         _put(workshop / READY, target, force, kind)
@@ -79,21 +90,24 @@ def scratch_folder(new: Path) -> Iterator[Path]:
 
 @contextmanager
 def resumable_folder(path: Path, force: bool = False, *, kind: FolderKind) -> Iterator[Path]:
-    """Yield the folder `path`.partial, which becomes `path` when the block ends well and otherwise stays, to resume."""
+    """Yield the folder `path`.partial, which becomes `path` when the block ends well and otherwise stays, to resume.
+
+    A claim in it tells it from a folder of somebody else with the same name.
+    """
     target = Path(os.path.realpath(path))
-    partial = target.with_name(f"{target.name}.partial")
     _refuse(path, force, kind)
-    with _errors_name(path), sole_writer(target, kind):
+    partial = target.with_name(f"{target.name}.partial")
+    with _errors_name(path), sole_writer(target, kind) as workshop:
         _refuse(path, force, kind)
         _refuse_partial(partial, kind)
-        partial.mkdir(parents=True, exist_ok=True)
+        make_folders(partial)
+        _write_claim(partial, f"unfinished {kind.name}")
         try:
             yield partial
             sync_tree(partial)
-            _put(partial, target, force, kind)
+            _put_partial(partial, target, workshop / OLD, force, kind)
         finally:
-            with suppress(OSError):
-                partial.rmdir()
+            _remove_unused(partial)
 
 
 def claim_folder(folder: Path, what: str, ours: bool = False) -> None:
@@ -108,8 +122,12 @@ def claim_folder(folder: Path, what: str, ours: bool = False) -> None:
     held = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     if held and not ours and not FolderKind(what, CLAIM).is_marked(folder):
         raise OutputError(f"{folder} holds {held[0]} and is no folder of {what}. Choose another {OUT}.")
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / CLAIM).exists():
+    make_folders(folder)
+    _write_claim(folder, what)
+
+
+def _write_claim(folder: Path, what: str) -> None:
+    if not os.path.lexists(folder / CLAIM):
         with new_file(folder / CLAIM, force=True) as temporary:
             text = json.dumps({"made_by": f"lightgc2n {__version__}", "holds": what})
             temporary.write_text(text + "\n", encoding="utf-8")
@@ -123,11 +141,13 @@ def new_file(path: Path, force: bool = False) -> Iterator[Path]:
         raise OutputError(f"{path} is not a regular file, so it is left alone. Choose another name.")
     path = Path(os.path.realpath(path))  # a link keeps pointing at the file
     with _errors_name(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
         remove_leftovers(path.parent, path.name)
         temporary, handle = _reserve(path)
         try:
             yield temporary
+            if path.exists():
+                keep_access(path, temporary)
             sync_file(temporary)
             _put_file(temporary, path, force)
             sync_folder(path.parent)
@@ -136,18 +156,35 @@ def new_file(path: Path, force: bool = False) -> Iterator[Path]:
             os.close(handle)
 
 
-def remove_leftovers(folder: Path, name: str = "*") -> None:
-    """Remove unfinished files of killed processes. A living writer holds a lock on its file."""
-    for path in folder.glob(f"{TEMPORARY}[0-9a-f]*-{name}"):
-        with suppress(FileNotFoundError):
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
-            except BlockingIOError:
-                continue
-            finally:
-                os.close(handle)
+def remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove unfinished files of killed processes. A living writer holds a lock on its file.
+
+    Args:
+        name: only those of the file with this name.
+    """
+    for path in list(folder.iterdir()):
+        wanted = is_temporary(path.name) and name in (None, path.name[len(TEMPORARY) + 9 :])
+        if wanted and stat.S_ISREG(_mode(path)):
+            _remove_leftover(path)
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.lstat().st_mode
+    except FileNotFoundError:
+        return 0
+
+
+def _remove_leftover(path: Path) -> None:
+    with suppress(FileNotFoundError, PermissionError):  # removed meanwhile, or of another user
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+        except BlockingIOError:
+            return
+        finally:
+            os.close(handle)
 
 
 def sha256(path: Path) -> str:
@@ -167,11 +204,52 @@ def _is_empty_folder(path: Path) -> bool:
 
 
 def _refuse_partial(partial: Path, kind: FolderKind) -> None:
-    foreign = kind.foreign(partial) if partial.is_dir() and not partial.is_symlink() else partial.name
-    if os.path.lexists(partial) and foreign is not None:
+    """Raise an error at a folder, a file or a link that no unfinished command of this kind left there."""
+    if not os.path.lexists(partial) or _holds_nothing(partial):
+        return
+    if partial.is_symlink() or not partial.is_dir() or not is_made_by_us(partial / CLAIM):
+        raise OutputError(
+            f"{partial} is no unfinished {kind.name} of this version (it has no {CLAIM}), so it is left alone. "
+            f"Move it elsewhere, then try again."
+        )
+    refuse_linked(partial, kind)
+    foreign = kind.foreign(partial)
+    if foreign is not None:
         raise OutputError(
             f"{partial} holds {foreign}, which is not part of an unfinished {kind.name}. Move it elsewhere."
         )
+
+
+def _holds_nothing(folder: Path) -> bool:
+    """Return whether a folder is empty, but for a claim that a killed command did not finish."""
+    return folder.is_dir() and not folder.is_symlink() and all(is_temporary(path.name) for path in folder.iterdir())
+
+
+def _remove_unused(partial: Path) -> None:
+    """Remove the folder of a command that has stored nothing in it, and its claim."""
+    if not partial.is_dir() or [path.name for path in partial.iterdir()] not in ([], [CLAIM]):
+        return
+    (partial / CLAIM).unlink(missing_ok=True)
+    with suppress(OSError):
+        partial.rmdir()
+
+
+def _put_partial(partial: Path, path: Path, old: Path, force: bool, kind: FolderKind) -> None:
+    """Rename a complete folder to `path`. A kill before that leaves it to be resumed, and `old` to be restored."""
+    if force and path.exists() and not _is_empty_folder(path):
+        refuse_foreign(path, kind)
+        os.rename(path, old)
+        sync_folder(path.parent)
+    try:
+        _put(partial, path, False, kind)
+    except OutputError:
+        if old.exists():
+            set_aside(old, path)
+        raise
+    (path / CLAIM).unlink(missing_ok=True)
+    sync_folder(path)
+    if old.exists():
+        discard(old, kind, path)
 
 
 def _put(new: Path, path: Path, force: bool, kind: FolderKind) -> None:
@@ -205,18 +283,12 @@ def _reserve(path: Path) -> tuple[Path, int]:
     """Return a new file beside `path` and a handle that holds its lock. Its ending is kept: writers choose by it."""
     while True:
         temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(4)}-{path.name}")
-        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        mode = mode_while_written(path) & 0o666
+        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
             return temporary, handle
         os.close(handle)  # another process took it for a leftover before it was locked
-
-
-def _keep_modes(old: Path, new: Path) -> None:
-    """Give a folder that replaces another the access rights of that one, file by file."""
-    for path in [new, *new.rglob("*")]:
-        with suppress(FileNotFoundError):
-            shutil.copymode(old / path.relative_to(new), path)
 
 
 @contextmanager

@@ -5,14 +5,21 @@ Nothing else is ever removed or replaced, with --force or without.
 
 import json
 import os
+import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lightgc2n.errors import FORCE, OutputError
+from lightgc2n.files.access_rights import refuse_read_only
 
 TEMPORARY = ".lightgc2n-tmp-"  # prefix of unfinished files; a killed process may leave them anywhere it writes
+TEMPORARY_NAME = re.compile(re.escape(TEMPORARY) + r"[0-9a-f]{8}-.+", re.DOTALL)
+CLAIM = ".lightgc2n.json"  # in folders that commands fill over time
+FILE, FOLDER, OTHER = "file", "folder", "other"  # what an entry of a folder is
+MADE_BY = re.compile(r"lightgc2n [0-9][0-9A-Za-z.+-]*")
 
 
 @dataclass(frozen=True)
@@ -35,42 +42,71 @@ class FolderKind:
 
     def is_marked(self, folder: Path) -> bool:
         """Return whether the folder holds the marker of this kind."""
-        try:
-            made_by = json.loads((folder / self.marker).read_text(encoding="utf-8"))["made_by"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return False
-        return str(made_by).startswith("lightgc2n")
+        return is_made_by_us(folder / self.marker)
+
+    def owns(self, path: str) -> bool:
+        """Return whether a file of this name, as a path below the folder, is one of this kind."""
+        parts = path.split("/")
+        return is_temporary(parts[-1]) or any(
+            _matches(parts, pattern.split("/")) for pattern in (self.marker, CLAIM, *self.files)
+        )
+
+    def linked(self, folder: Path) -> str | None:
+        """Return the first entry with a name of this kind that is a link or no regular file, or None.
+
+        Writing such a file would change, and reading it would trust, a file outside the folder.
+        """
+        names = ((path, self._is_own_folder(path) or self.owns(path)) for path, kind in _walk(folder) if kind == OTHER)
+        return next((path for path, own in names if own), None)
 
     def remove(self, folder: Path) -> None:
-        """Remove the files of this kind and the folders they leave empty. Other files stay."""
-        for path, is_folder in list(_walk(folder)):
-            if not is_folder and self._is_own_file(path):
+        """Remove the files of this kind and the folders they leave empty. Other files stay, and so do links."""
+        for path, kind in list(_walk(folder)):
+            if kind == FILE and self.owns(path):
                 (folder / path).unlink(missing_ok=True)
-        for place in [*(folder / path for path, is_folder in _walk(folder) if is_folder), folder]:
+        for place in [*(folder / path for path, kind in _walk(folder) if kind == FOLDER), folder]:
             try:
                 place.rmdir()
             except OSError:
                 continue  # something that is not ours keeps it
 
     def _foreign(self, folder: Path) -> Iterator[str]:
-        for path, is_folder in _walk(folder):
-            own = self._is_own_folder(path) if is_folder else self._is_own_file(path)
+        for path, kind in _walk(folder):
+            own = self._is_own_folder(path) if kind == FOLDER else kind == FILE and self.owns(path)
             if not own:
                 yield path
-
-    def _is_own_file(self, path: str) -> bool:
-        parts = path.split("/")
-        return parts[-1].startswith(TEMPORARY) or any(
-            _matches(parts, pattern.split("/")) for pattern in (self.marker, *self.files)
-        )
 
     def _is_own_folder(self, path: str) -> bool:
         parts = path.split("/")
         return any(_matches(parts, pattern.split("/")[: len(parts)]) for pattern in self.files if "/" in pattern)
 
 
+def is_made_by_us(path: Path) -> bool:
+    """Return whether a JSON file says exactly that this product made it."""
+    try:
+        made_by = json.loads(path.read_text(encoding="utf-8"))["made_by"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
+    return isinstance(made_by, str) and MADE_BY.fullmatch(made_by) is not None
+
+
+def is_temporary(name: str) -> bool:
+    """Return whether an unfinished file of this product has such a name."""
+    return TEMPORARY_NAME.fullmatch(name) is not None
+
+
+def refuse_linked(folder: Path, kind: FolderKind) -> None:
+    """Raise an error when a file that a command would write into the folder is a link to somewhere else."""
+    linked = kind.linked(folder)
+    if linked is not None:
+        raise OutputError(
+            f"{folder / linked}: expected a regular file, found a link or a special file, so it is not written. "
+            f"Put the file itself there (cp -L), then try again."
+        )
+
+
 def refuse_foreign(folder: Path, kind: FolderKind) -> None:
-    """Raise an error unless the folder is empty or was made by this product and holds nothing else."""
+    """Raise an error unless the folder may be replaced: it is empty, or this product made it and all that it holds."""
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if not folder.is_dir() or not kind.is_marked(folder):
@@ -78,22 +114,27 @@ def refuse_foreign(folder: Path, kind: FolderKind) -> None:
             f"{folder} was not made by this command (it is no {kind.name} of ours: no {kind.marker}), "
             f"so {FORCE} leaves it alone. Choose another name."
         )
+    refuse_linked(folder, kind)
     foreign = kind.foreign(folder)
     if foreign is not None:
         raise OutputError(
             f"{folder} holds {foreign}, which is not part of a {kind.name}, so the folder is left alone. "
             f"Move {foreign} elsewhere, then try again."
         )
+    refuse_read_only(folder)
 
 
-def _walk(folder: Path) -> Iterator[tuple[str, bool]]:
-    """Yield every entry below `folder` and whether it is a folder; the content of a folder comes before it."""
+def _walk(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield every entry below `folder` and what it is; the content of a folder comes before it."""
     for root, folders, files in os.walk(folder, topdown=False):
-        for name in sorted(files):
-            yield (Path(root) / name).relative_to(folder).as_posix(), False
-        for name in sorted(folders):
+        for name in (*sorted(files), *sorted(folders)):
             path = Path(root) / name
-            yield path.relative_to(folder).as_posix(), not path.is_symlink()
+            try:
+                mode = path.lstat().st_mode
+            except FileNotFoundError:
+                continue  # removed meanwhile
+            kind = FOLDER if stat.S_ISDIR(mode) else FILE if stat.S_ISREG(mode) else OTHER
+            yield path.relative_to(folder).as_posix(), kind
 
 
 def _matches(parts: list[str], pattern: list[str]) -> bool:

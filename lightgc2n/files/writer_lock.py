@@ -18,6 +18,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,9 +28,12 @@ from pathlib import Path
 
 from lightgc2n import __version__
 from lightgc2n.errors import OutputError
-from lightgc2n.files.folder_kinds import FolderKind
+from lightgc2n.files.access_rights import mode_while_written
+from lightgc2n.files.folder_kinds import TEMPORARY, FolderKind, is_made_by_us
 
 OWNER, LOCK, NEW, READY, OLD, SCRATCH = "owner.json", "lock", "new", "ready", "old", "scratch"
+FOLDERS = (NEW, READY, OLD, SCRATCH)
+UNFINISHED_OWNER = f"{TEMPORARY}00000000-{OWNER}"
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
@@ -59,7 +63,7 @@ def sole_writer(path: Path, kind: FolderKind, wait: bool = False) -> Iterator[Pa
     finally:
         try:
             _recover(path, workshop)
-            for name in (OWNER, LOCK):
+            for name in (UNFINISHED_OWNER, OWNER, LOCK):
                 (workshop / name).unlink(missing_ok=True)
             with suppress(OSError):
                 workshop.rmdir()
@@ -76,8 +80,8 @@ def recover(path: Path) -> None:
     try:
         with sole_writer(path, _owner_kind(workshop), wait=not path.exists()):
             pass
-    except (OutputError, PermissionError):
-        return  # a writer is at work, or this user may only read
+    except (OutputError, OSError):
+        return  # a writer is at work, or this user may only read, or the disk is full: what is at `path` can be read
 
 
 def swap(new: Path, path: Path, old: Path) -> Path:
@@ -103,9 +107,23 @@ def discard(folder: Path, kind: FolderKind, path: Path) -> None:
     """Remove a folder that was replaced. Files in it that are not ours are kept beside `path`, and the user is told."""
     kind.remove(folder)
     if folder.exists():
-        kept = next(name for number in count() if not (name := path.with_name(f"{path.name}.kept-{number}")).exists())
-        os.rename(folder, kept)
-        tell(f"{path} was replaced; files in it that this command did not make are in {kept}")
+        set_aside(folder, path)
+
+
+def set_aside(folder: Path, path: Path) -> None:
+    """Keep a folder that was at `path` beside it, under a free name, and tell the user."""
+    names = (path.with_name(f"{path.name}.kept-{number}") for number in count())
+    kept = next(name for name in names if not os.path.lexists(name))
+    os.rename(folder, kept)
+    tell(f"{path} was replaced; files in it that this command did not make are in {kept}")
+
+
+def make_folders(path: Path, mode: int = 0o777) -> None:
+    """Create a folder and its missing parents, and make every new name durable."""
+    missing = [place for place in (path, *path.parents) if not os.path.lexists(place)]
+    path.mkdir(mode, parents=True, exist_ok=True)
+    for place in missing:
+        sync_folder(place.parent)
 
 
 def sync_tree(folder: Path) -> None:
@@ -138,9 +156,9 @@ def _lock(path: Path, workshop: Path, wait: bool) -> int:
     """Return the locked handle of the workshop's lock file; the previous writer may remove that file meanwhile."""
     waiting = False
     while True:
-        _make(workshop)
+        _make(workshop, mode_while_written(path) if path.is_dir() else 0o777)
         try:
-            handle = os.open(workshop / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            handle = os.open(workshop / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except FileNotFoundError:
             continue  # the previous writer has just removed its workshop
         try:
@@ -160,20 +178,36 @@ def _lock(path: Path, workshop: Path, wait: bool) -> int:
         os.close(handle)
 
 
-def _make(workshop: Path) -> None:
+def _make(workshop: Path, mode: int) -> None:
     if workshop.is_symlink() or (workshop.exists() and not _is_ours(workshop)):
         raise OutputError(f"{workshop} is in the way, and this command did not make it. Move it elsewhere.")
-    workshop.mkdir(parents=True, exist_ok=True)
+    make_folders(workshop, mode)
 
 
 def _is_ours(workshop: Path) -> bool:
+    """Return whether a writer of ours made the folder: by exact names, an empty lock and a marker in owner.json."""
     try:
-        held = {entry.name for entry in workshop.iterdir()}
+        held = {entry.name for entry in workshop.iterdir()} - {UNFINISHED_OWNER}
     except FileNotFoundError:
         return True
     except NotADirectoryError:
         return False
-    return held <= {LOCK} or (OWNER in held and held <= {OWNER, LOCK, NEW, READY, OLD, SCRATCH})
+    if not held <= {OWNER, LOCK, *FOLDERS} or not _is_lock(workshop / LOCK):
+        return False
+    if any((workshop / name).is_symlink() for name in held):
+        return False  # removing what it points at would be removing somebody's files
+    if OWNER not in held or is_made_by_us(workshop / OWNER):
+        return OWNER in held or held <= {LOCK}
+    # The previous writer may have removed it since the folder was read.
+    return not os.path.lexists(workshop / OWNER) and _is_ours(workshop)
+
+
+def _is_lock(path: Path) -> bool:
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        return True
+    return stat.S_ISREG(facts.st_mode) and facts.st_size == 0
 
 
 def _is_at(handle: int, path: Path) -> bool:
@@ -199,8 +233,9 @@ def _recover(path: Path, workshop: Path) -> None:
 
 def _write_owner(workshop: Path, kind: FolderKind) -> None:
     text = json.dumps({"made_by": f"lightgc2n {__version__}", "kind": asdict(kind)}, indent=1) + "\n"
-    (workshop / OWNER).write_text(text, encoding="utf-8")
-    sync_file(workshop / OWNER)
+    (workshop / UNFINISHED_OWNER).write_text(text, encoding="utf-8")
+    sync_file(workshop / UNFINISHED_OWNER)
+    os.replace(workshop / UNFINISHED_OWNER, workshop / OWNER)
     sync_folder(workshop)
 
 

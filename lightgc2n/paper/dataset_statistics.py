@@ -1,6 +1,7 @@
 """`statistics` (A2): the size and shape of each dataset, and how often windows repeat one event."""
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from lightgc2n.data.dataset import load_dataset, verify_dataset
 from lightgc2n.data.leak_audit import audit_split
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.data.statistics import statistics
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, OutputError
 from lightgc2n.experiments.table import Cell, Table
 from lightgc2n.files.atomic_writes import new_file
+from lightgc2n.files.folder_kinds import is_made_by_us
 from lightgc2n.paper.document import Figure, Section, Series
 from lightgc2n.paper.experiment_plan import Setup
 from lightgc2n.paper.experiment_results import ExperimentResults
@@ -26,6 +28,8 @@ def measure(setup: Setup, folder: Path) -> None:
     for source in setup.sources:
         path = folder / f"{source.name}.json"
         dataset = load_dataset(source.folder)
+        if os.path.lexists(path) and (path.is_symlink() or not is_made_by_us(path)):
+            raise OutputError(f"{path} holds no statistics of ours, so it is left alone. Move it elsewhere.")
         if path.is_file() and json.loads(path.read_text(encoding="utf-8"))["checksum"] == dataset.checksum:
             continue
         verify_dataset(source.folder)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lightgc2n.errors import DataError, OutputError
+from lightgc2n.experiments.plan_runner import LOGS
 from lightgc2n.experiments.save_results import RANKS, RESULTS
 from lightgc2n.files.atomic_writes import claim_folder, new_file, sha256
 from lightgc2n.paper.catalogue import EXPERIMENTS
@@ -28,7 +29,7 @@ from lightgc2n.paper.experiment_runner import (
 )
 from lightgc2n.progress import say
 from lightgc2n.training.epoch_log import BOARD, METRICS, epochs_of
-from lightgc2n.training.runs import RUN, read_run, refuse_foreign_run
+from lightgc2n.training.runs import RUN, RUN_FOLDER, read_run, refuse_foreign_run
 
 SOURCE = Path(__file__).parents[1]
 OF_A_FINISHED_RUN = (RUN, RESULTS, RANKS, METRICS)
@@ -106,10 +107,19 @@ def _is_newer(run: Path, to: Path) -> bool:
 
 
 def _copy_run(run: Path, to: Path) -> None:
-    """Copy a run, its results last, because a run with results is finished."""
-    if (run / RUN).is_file():  # not the folder of logs
+    """Copy a run or the logs of runs, its results last, because a run with results is finished.
+
+    Only a file of a run, or a log, replaces one of the same name.
+    """
+    is_run = (run / RUN).is_file()
+    if is_run:
         refuse_foreign_run(to)
-    shutil.copytree(run, to, dirs_exist_ok=True, ignore=shutil.ignore_patterns(RESULTS))
+    for path in sorted(run.rglob("*")):
+        name = path.relative_to(run).as_posix()
+        own = RUN_FOLDER.owns(name) if is_run else run.name == LOGS
+        if path.is_file() and name != RESULTS and (own or not (to / name).exists()):
+            with new_file(to / name, force=own) as temporary:
+                shutil.copyfile(path, temporary)
     if (run / RESULTS).is_file():
         with new_file(to / RESULTS) as temporary:
             shutil.copy2(run / RESULTS, temporary)

@@ -13,6 +13,7 @@ from lightgc2n.experiments.plan_runner import train_plan
 from lightgc2n.experiments.plans import read_plan
 from lightgc2n.experiments.subprocesses import TimeBudget
 from lightgc2n.files.atomic_writes import claim_folder, new_file
+from lightgc2n.files.folder_kinds import is_made_by_us
 from lightgc2n.paper.catalogue import EXPERIMENTS, QUICK_EPOCHS
 from lightgc2n.paper.experiment_plan import Setup, plan_lines, settings_file
 from lightgc2n.paper.experiment_results import EXPERIMENT, read_experiment
@@ -134,10 +135,10 @@ def merge_requests(folder: Path, name: str, more: Mapping[str, Any]) -> None:
 
 def claim_experiments(out: Path, names: Iterable[str]) -> None:
     """Create the folders of experiments, or raise an error for folders that hold other files."""
-    ours = any((out / name / EXPERIMENT).is_file() for name in EXPERIMENTS)
+    ours = any(is_made_by_us(out / name / EXPERIMENT) for name in EXPERIMENTS)
     claim_folder(out, "experiments", ours=ours or _holds_only_data(out))
     for name in names:
-        claim_folder(out / name, "an experiment", ours=(out / name / EXPERIMENT).is_file())
+        claim_folder(out / name, "an experiment", ours=is_made_by_us(out / name / EXPERIMENT))
 
 
 def _holds_only_data(out: Path) -> bool:

@@ -1,6 +1,7 @@
 """A report as files: report.html, report.md, report.json, tables/NAME.csv, figures/NAME.png and .svg."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -14,26 +15,50 @@ from lightgc2n.paper.document import CALLED, Document, Figure, Opening, Scored, 
 from lightgc2n.paper.drawing import panels_of, saved
 from lightgc2n.paper.report_html import report_html
 
+FACTS = "report.json"
 NAME = re.compile(r"[\w.+-]+")
 
 
 def write_report(document: Document, folder: Path) -> None:
     """Write all files to `folder`; each is written atomically and replaces an existing one."""
     _refuse_names(document)
+    _refuse_foreign_report(folder, document)
     for name, content in _files(document):
         with new_file(folder / name, force=True) as temporary:
             temporary.write_bytes(content)
 
 
+def _refuse_foreign_report(folder: Path, document: Document) -> None:
+    """Raise an error when the report would replace a file in a folder without a report of ours."""
+    try:
+        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        facts = None
+    if isinstance(facts, dict) and {"title", "verdicts", "commands", "made"} <= facts.keys():
+        return
+    tables = [f"tables/{table.name}.csv" for section in document.sections for table in section.tables]
+    figures = [f"figures/{figure.name}" for section in document.sections for figure in section.figures]
+    names = [
+        FACTS,
+        "report.md",
+        "report.html",
+        *tables,
+        *(f"{name}.{end}" for name in figures for end in ("png", "svg")),
+    ]
+    taken = next((name for name in names if os.path.lexists(folder / name)), None)
+    if taken is not None:
+        raise OutputError(f"{folder / taken} is not part of a report of ours (no {FACTS}). Move it elsewhere.")
+
+
 def _files(document: Document) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a report, the page last, so that a page implies all others."""
+    """Yield the files of a report: its facts first, the page last, so that a page implies all others."""
+    yield FACTS, (json.dumps(_facts(document), indent=1, ensure_ascii=False) + "\n").encode()
     for section in document.sections:
         for table in section.tables:
             yield f"tables/{table.name}.csv", csv_text(table).encode()
         for figure in section.figures:
             yield f"figures/{figure.name}.png", saved(panels_of(figure), figure.name, "png")
             yield f"figures/{figure.name}.svg", saved(panels_of(figure), figure.name, "svg")
-    yield "report.json", (json.dumps(_facts(document), indent=1, ensure_ascii=False) + "\n").encode()
     yield "report.md", report_markdown(document).encode()
     yield "report.html", report_html(document).encode()
 

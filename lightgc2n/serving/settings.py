@@ -112,6 +112,7 @@ def read_keys(path: Path) -> tuple[bytes, ...]:
     """Digests of the keys in a file, one a line; empty lines and lines that begin with # are skipped."""
     with path.open("rb") as file:
         mode, content = os.fstat(file.fileno()).st_mode, file.read()
+    _refuse_shared_folder(path)
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise SettingError(
             f"{path}: expected a file that only its owner may write, found mode {stat.S_IMODE(mode):04o}: others could "
@@ -131,6 +132,20 @@ def read_keys(path: Path) -> tuple[bytes, ...]:
     if not keys:
         raise SettingError(f"{path}: holds no key. Make one with: openssl rand -hex 32 > {path}")
     return tuple(digest(key) for key in keys)
+
+
+def _refuse_shared_folder(path: Path) -> None:
+    """Raise an error when others could put another file in the place of the keys, as ssh does.
+
+    In a folder with the sticky bit, such as /tmp, only the owner of a file may replace it.
+    """
+    for folder in Path(os.path.realpath(path)).parents:
+        mode = folder.stat().st_mode
+        if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
+            raise SettingError(
+                f"{path}: expected a key file in folders that only their owners may write, found {folder} with mode "
+                f"{stat.S_IMODE(mode):04o}: others could replace the file. Run: chmod go-w {folder}"
+            )
 
 
 def digest(key: str) -> bytes:

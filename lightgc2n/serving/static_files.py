@@ -1,15 +1,23 @@
 """Static files: the page, onnxruntime-web, the report and the device part of the bundle; only listed names are sent."""
 
+import errno
+import os
+from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 
 from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import FileResponse, Response, StreamingResponse
 
+from lightgc2n.errors import DataError
+from lightgc2n.recommending.regular_files import open_regular
 from lightgc2n.serving.errors import RefusedError
 from lightgc2n.serving.service import Service
 
 PAGE = Path(__file__).parent / "page"
 RUNTIME = "ort"  # the folder of onnxruntime-web inside the page; scripts/fetch-web makes it
+CHUNK = 64 * 1024
+OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -55,7 +63,9 @@ def add_file_routes(app: FastAPI, service: Service) -> None:
     @app.get("/device/{name:path}", include_in_schema=False)
     async def device_file(request: Request, name: str) -> Response:
         served = service.served
-        return _file_response(request, served.folder / name if name in served.device_files else None)
+        if name not in served.device_files:
+            raise _missing()
+        return _sent_from(request, served.folder, name)
 
     @app.get("/report", include_in_schema=False)
     async def report_file(request: Request) -> Response:
@@ -69,13 +79,52 @@ def has_runtime() -> bool:
 
 def _file_response(request: Request, path: Path | None) -> Response:
     if path is None or not path.is_file():
-        raise RefusedError(404, "not_found", "there is no such file.")
+        raise _missing()
     facts = path.stat()
-    tag = f'"{facts.st_mtime_ns:x}-{facts.st_size:x}"'
-    headers = {"ETag": tag, "Cache-Control": "no-cache"}  # revalidated on each request, sent again only if changed
-    if request.headers.get("if-none-match") == tag:
+    headers, kind = _headers(facts), TYPES[path.suffix]
+    return _without_body(request, facts, kind) or FileResponse(
+        path, headers=headers, media_type=kind, stat_result=facts
+    )
+
+
+def _sent_from(request: Request, folder: Path, name: str) -> Response:
+    """Send a file of a bundle. A link that was put there since the bundle was loaded is not followed."""
+    try:
+        file = open_regular(folder, name)
+    except DataError as problem:
+        if isinstance(cause := problem.__context__, OSError) and cause.errno in OUT_OF_FILES:
+            raise cause from None  # the client is told to come back
+        raise _missing() from None
+    facts, kind = os.fstat(file.fileno()), TYPES[Path(name).suffix]
+    if (answer := _without_body(request, facts, kind)) is not None:
+        file.close()
+        return answer
+    headers = {**_headers(facts), "Content-Length": str(facts.st_size)}
+    return StreamingResponse(_chunks(file, facts.st_size), headers=headers, media_type=kind)
+
+
+def _chunks(file: BufferedReader, size: int) -> Iterator[bytes]:
+    """Yield the first `size` bytes of an open file; one that is cut off meanwhile ends the connection."""
+    with file:
+        while size and (chunk := file.read(min(size, CHUNK))):
+            size -= len(chunk)
+            yield chunk
+
+
+def _without_body(request: Request, facts: os.stat_result, kind: str) -> Response | None:
+    """Return the answer to a client that has the file already, or that asks for its headers alone."""
+    headers = _headers(facts)
+    if request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
-    kind = TYPES[path.suffix]
     if request.scope.get("head"):
         return Response(headers={**headers, "Content-Length": str(facts.st_size)}, media_type=kind)
-    return FileResponse(path, headers=headers, media_type=kind, stat_result=facts)
+    return None
+
+
+def _headers(facts: os.stat_result) -> dict[str, str]:
+    """Return the headers with which a file is asked for again each time, and sent again only if it changed."""
+    return {"ETag": f'"{facts.st_mtime_ns:x}-{facts.st_size:x}"', "Cache-Control": "no-cache"}
+
+
+def _missing() -> RefusedError:
+    return RefusedError(404, "not_found", "there is no such file.")

@@ -31,8 +31,8 @@ from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import DATA, OUT, DataError, OutputError, SettingError, option
 from lightgc2n.files.atomic_writes import new_file, remove_leftovers
-from lightgc2n.files.folder_kinds import TEMPORARY, FolderKind
-from lightgc2n.files.writer_lock import recover
+from lightgc2n.files.folder_kinds import FolderKind, is_temporary, refuse_linked
+from lightgc2n.files.writer_lock import make_folders, recover
 from lightgc2n.models.contract import Model
 from lightgc2n.training.checkpoints import Progress, load_checkpoint
 from lightgc2n.training.epoch_log import BOARD, METRICS
@@ -58,8 +58,6 @@ RUN_FOLDER = FolderKind(
         "ranks.npz",
         "people/finder.json",
         "people/finder.safetensors",
-        "log.txt",  # of a trial of a search
-        "failed.txt",
     ),
 )
 
@@ -137,7 +135,7 @@ def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
     refuse_foreign_run(folder)
     if not _holds_epochs(folder):
         description = plan.describe(dataset)  # before anything is made: wrong settings are refused here
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder)
         with sole_trainer(folder):  # one in its first epoch is not to be replaced
             refuse_foreign_run(folder)
             for name in vocabulary_files():
@@ -157,9 +155,10 @@ def refuse_foreign_run(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file. Choose another {OUT}.")
     held = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    held = sorted(name for name in held if not name.startswith(TEMPORARY))
+    held = sorted(name for name in held if not is_temporary(name))
     if held and not RUN_FOLDER.is_marked(folder):
         raise OutputError(f"{folder} holds {held[0]} and no run of ours (no {RUN}). Choose another {OUT}.")
+    refuse_linked(folder, RUN_FOLDER)
 
 
 def _is_given_more_epochs(folder: Path, plan: RunPlan) -> bool:
@@ -241,14 +240,17 @@ def plan_of(folder: Path) -> RunPlan:
     """The plan of the run in `folder`."""
     found = read_run(folder)
     where = str(folder / RUN)
-    return RunPlan(
-        data=Path(found["data"]["folder"]),
-        model=found["model"],
-        domain=found["data"]["domain"],
-        settings=found["settings"],
-        split=read_settings(SplitConfig, found["split"], where),
-        training=read_settings(TrainingConfig, found["training"], where),
-    )
+    try:
+        return RunPlan(
+            data=Path(found["data"]["folder"]),
+            model=found["model"],
+            domain=found["data"]["domain"],
+            settings=found["settings"],
+            split=read_settings(SplitConfig, found["split"], where),
+            training=read_settings(TrainingConfig, found["training"], where),
+        )
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise DataError(f"{where}: not the description of a run: {problem}. Give a run of `train`.") from None
 
 
 def epochs_before(folder: Path) -> int:
@@ -297,7 +299,7 @@ def _holds_epochs(folder: Path) -> bool:
     """Return whether a run has more files than a training that failed in its first epoch leaves."""
     first = {RUN, *vocabulary_files(), METRICS, BOARD}
     held = (path.name for path in folder.iterdir()) if folder.is_dir() else ()
-    return any(name not in first and not name.startswith(TEMPORARY) for name in held)
+    return any(name not in first and not is_temporary(name) for name in held)
 
 
 def _difference(part: str, kept: Any, wanted: Any) -> str:

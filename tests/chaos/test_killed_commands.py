@@ -1,4 +1,5 @@
-"""Commands killed at random moments while others run: no foreign file changes, no account comes back, all is whole.
+"""Commands killed at random moments while others run, on a disk that fills up, beside a service that lacks everything:
+no foreign file changes, no account comes back, every folder is whole.
 
 LIGHTGC2N_CHAOS_KILLS sets how many commands are killed (50), LIGHTGC2N_CHAOS_SEED the seed (0).
 """
@@ -8,159 +9,169 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lightgc2n.data.dataset import load_dataset, verify_dataset
-from lightgc2n.recommending.load_bundle import load_bundle
+from lightgc2n.data.dataset import verify_dataset
+from tests.chaos.hardship import Filler, PoorService
+from tests.chaos.world import ACCOUNTS, BESIDE, MINE, SMALL, Started, World, content, write_mine
 from tests.cli.test_commands import run
 
 KILLS = int(os.environ.get("LIGHTGC2N_CHAOS_KILLS", "50"))
 SEED = int(os.environ.get("LIGHTGC2N_CHAOS_SEED", "0"))
-ACCOUNTS = 200
-SMALL = ["--epochs", "1", "--set", "lightgc2n-plus.width=8"]
-
-
-def content(folder: Path) -> dict[str, bytes | str]:
-    """Return every entry below a folder with its content, links by where they point."""
-    return {
-        path.relative_to(folder).as_posix(): os.readlink(path) if path.is_symlink() else path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() or path.is_symlink()
-    }
-
-
-@dataclass
-class World:
-    """A folder with a log, what commands made of it, and files of a user in between."""
-
-    folder: Path
-    random: random.Random
-    forgotten: set[str] = field(default_factory=set)  # acknowledged with exit code 0
-    asked: set[str] = field(default_factory=set)  # a killed command may or may not have forgotten them
-    runs: int = 0
-
-    @property
-    def data(self) -> Path:
-        return self.folder / "shop"
-
-    @property
-    def bundle(self) -> Path:
-        return self.folder / "bundle"
-
-    def command(self, kind: str) -> list[str]:
-        newest = self.folder / f"run-{self.runs}"
-        if kind == "import":
-            return ["import", f"{self.folder}/log.csv", "--out", f"{self.data}", "--force"]
-        if kind == "train":
-            target = f"{newest}" if self.random.random() < 0.5 else f"{self.folder}/run-{self.runs + 1}"
-            return ["train", f"{self.data}", "--model", "lightgc2n-plus", *SMALL, "--out", target]
-        if kind == "export":
-            return ["export", f"{newest}", "--out", f"{self.bundle}", "--force", "--no-people"]
-        if kind == "compare":
-            return [
-                "compare",
-                f"{self.data}",
-                "--models",
-                "popularity,markov",
-                "--out",
-                f"{self.folder}/table",
-                "--force",
-            ]
-        if kind == "serve":
-            return ["serve", f"{self.bundle}", "--port", "0", "--json"]
-        account = f"h{self.random.randrange(ACCOUNTS):06}"
-        self.asked.add(account)
-        return ["forget", account, "--data", f"{self.data}", "--bundle", f"{self.bundle}"]
-
-    def start(self, kind: str) -> tuple[list[str], subprocess.Popen[str]]:
-        words = self.command(kind)
-        command = [sys.executable, "-m", "lightgc2n", *words]
-        return words, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def note(self, words: list[str], code: int) -> None:
-        """Remember what a command that ended by itself has promised."""
-        if words[0] == "forget" and code == 0:
-            self.forgotten.add(words[1])
-        if words[0] == "train" and code == 0:
-            self.runs = max(self.runs, int(words[-1].rsplit("-", 1)[1]))
-
-    def check(self) -> None:
-        verify_dataset(self.data)
-        in_data = set(load_dataset(self.data).accounts)
-        in_bundle = set(load_bundle(self.bundle).dataset.accounts)
-        everybody = {f"h{number:06}" for number in range(ACCOUNTS)}
-        assert not self.forgotten & in_data, "a forgotten account is in the dataset again"
-        assert not self.forgotten & in_bundle, "a forgotten account is in the bundle again"
-        assert everybody - in_data <= self.asked, "an account is gone that nobody forgot"
+COMMANDS = ("import", "train", "export", "compare", "forget")
+VICTIMS = (*COMMANDS, "serve")
+WORKSHOPS = {f".{name}.lightgc2n" for name in ("shop", "table", "bundle")}
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    made = World(tmp_path / "work", random.Random(SEED))
-    made.folder.mkdir()
-    generated = run("generate", "--accounts", ACCOUNTS, "--seed", 1, "--out", made.folder / "log.csv")
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of its own that can be filled; a plain folder, never filled, where this user may not mount one."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", folder]
+    mounted = shutil.which("mount") and not subprocess.run(words, capture_output=True, check=False).returncode
+    yield folder
+    if mounted:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
+def world(disk: Path) -> World:
+    made = World(disk, random.Random(SEED))
+    generated = run("generate", "--accounts", ACCOUNTS, "--seed", 1, "--out", disk / "log.csv")
     assert generated.returncode == 0, generated.stderr
-    for words in (made.command("import"), ["train", made.data, "--model", "lightgc2n-plus", *SMALL, "--out",
-                  made.folder / "run-0"], made.command("export")):  # fmt: skip
+    first = ["train", f"{made.data}", "--model", "lightgc2n-plus", *SMALL, "--out", f"{made.newest}"]
+    for words in (made.command("import"), first, made.command("export")):
         done = run(*words)
         assert done.returncode == 0, done.stderr
+        made.note(words, 0)
     return made
 
 
 @pytest.fixture
-def canary(world: World) -> Path:
-    """Files of a user where commands work: a repository, hidden files, names like ours."""
-    folder = world.folder / "thesis"
-    for name in (".git/HEAD", ".env", "chapter.tex", "shop/manifest.json", ".shop.old/events.npy", "run.json"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(f"mine: {name}")
-    for name in (".notes", "shop.txt", ".shop.old.abc", "table.csv", "bundle.partial.txt"):
-        (world.folder / name).write_text(f"mine: {name}")
-    (folder / "link").symlink_to("chapter.tex")
-    return folder
+def mine(world: World) -> dict[str, bytes | str]:
+    """What a user has where commands work: a folder of their own, and files beside ours."""
+    write_mine(world.folder / "thesis", MINE)
+    write_mine(world.folder, BESIDE)
+    (world.folder / "thesis" / "link").symlink_to("chapter.tex")
+    return {**content(world.folder / "thesis"), **{name: (world.folder / name).read_bytes() for name in BESIDE}}
 
 
-def finish(words: list[str], process: subprocess.Popen[str]) -> str:
+def finish(started: Started) -> str:
     """Wait until a command has ended and return what it printed to stderr; a service ends when it is told to."""
-    if words[0] == "serve" and process.poll() is None:
+    process = started.process
+    if started.kind == "serve" and process.poll() is None:
         assert process.stdout is not None
         process.stdout.readline()  # it listens, or it has ended
         process.terminate()
-    return process.communicate(timeout=300)[1]
+    if started.stalled is not None:
+        process.kill()  # it may wait for a reader of its log for ever
+        for handle in started.stalled:
+            os.close(handle)
+    return process.communicate(timeout=300)[1] or ""
+
+
+class Chaos:
+    """Rounds of commands, of which one is killed, with one hardship or another."""
+
+    def __init__(self, world: World, service: PoorService, filler: Filler | None) -> None:
+        self.world, self.service, self.filler, self.random = world, service, filler, world.random
+        self.killed, self.hardships = Counter[str](), Counter[str]()
+        self.ended = Counter[tuple[str, int]]()  # commands by exit code
+
+    def round(self) -> None:
+        """Start up to three commands, kill one, wait for the others, then check everything."""
+        room = self._fill_the_disk() if self.random.random() < 0.25 else False
+        before = self._take_descriptors() if self.random.random() < 0.25 else None
+        victim = VICTIMS[sum(self.killed.values()) % len(VICTIMS)]
+        kinds = [*([victim] if victim != "serve" else []), *self._others()]
+        started = [self._start(kind, first=not place) for place, kind in enumerate(kinds)]
+        if victim == "serve":
+            self._kill_the_service()
+            before = None
+        else:
+            self._kill(started[0])
+        for one in sorted(started, key=lambda one: one.stalled is None):  # others may wait for one that is stalled
+            self._end(one)
+        if room and self.filler is not None:
+            self.filler.remove()
+        if before is not None:
+            self.service.give_descriptors(before)
+        self.service.check(self.world.check()[1])
+
+    def _others(self) -> list[str]:
+        return [self.random.choice([*COMMANDS, "forget", "serve"]) for _ in range(self.random.randint(0, 2))]
+
+    def _start(self, kind: str, first: bool) -> Started:
+        hardship = "" if first else self.random.choice(["", "", "", "stalled log", "few descriptors"])
+        self.hardships[hardship] += 1
+        descriptors = self.random.randint(6, 40) if hardship == "few descriptors" else 0
+        return self.world.start(kind, descriptors, hardship == "stalled log")
+
+    def _kill(self, victim: Started) -> None:
+        if self.random.random() < 0.5:
+            self.world.wait_for_the_swap(victim)
+        try:
+            victim.process.wait(timeout=self.random.uniform(0.0, 5.0))
+        except subprocess.TimeoutExpired:
+            victim.process.send_signal(signal.SIGKILL)
+            self.killed[victim.kind] += 1
+
+    def _kill_the_service(self) -> None:
+        self.service.kill()
+        self.killed["serve"] += 1
+        self.service.start()
+
+    def _end(self, one: Started) -> None:
+        error = finish(one)
+        code = one.process.returncode
+        self.ended[one.kind, code] += 1
+        if one.checked and one.stalled is None:
+            assert code in (0, 2, -signal.SIGKILL), (one.words, code, error)
+            assert "Traceback" not in error, (one.words, error)
+        self.world.note(one.words, code)
+
+    def _fill_the_disk(self) -> bool:
+        if self.filler is not None:
+            self.filler.fill(self.random.choice([0, 4096, 16_384, 65_536, 1_000_000]))
+            self.hardships["full disk"] += 1
+        return self.filler is not None
+
+    def _take_descriptors(self) -> tuple[int, int]:
+        self.hardships["service without descriptors"] += 1
+        return self.service.take_descriptors()
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_and_nothing_comes_back(world: World, canary: Path) -> None:
-    before = content(canary)
-    beside = {path.name: path.read_bytes() for path in world.folder.iterdir() if path.is_file()}
-    kinds = ["import", "train", "export", "compare", "serve", "forget", "forget"]
-    killed = 0
-    while killed < KILLS:
-        started = [world.start(world.random.choice(kinds)) for _ in range(world.random.randint(1, 3))]
-        victim = world.random.choice(started)[1]
-        try:
-            victim.wait(timeout=world.random.uniform(0.2, 6.0))
-        except subprocess.TimeoutExpired:
-            victim.send_signal(signal.SIGKILL)
-            killed += 1
-        for words, process in started:
-            error = finish(words, process)
-            assert process.returncode in (0, 2, -signal.SIGKILL), (words, error)
-            assert "Traceback" not in error, (words, error)
-            world.note(words, process.returncode)
-        world.check()
-        assert content(canary) == before
-        assert {name: (world.folder / name).read_bytes() for name in beside} == beside
-    for kind in ("import", "forget", "compare"):  # every folder can still be written, and no hidden leftover stays
-        done = run(*world.command(kind))
-        assert done.returncode in (0, 2), done.stderr
-    world.check()
-    left = [path.name for path in world.folder.iterdir() if path.name.endswith(".lightgc2n")]
-    assert [name for name in left if name in (".shop.lightgc2n", ".table.lightgc2n", ".bundle.lightgc2n")] == []
+def test_nothing_is_lost_and_nothing_comes_back(world: World, mine: dict[str, bytes | str]) -> None:
+    service = PoorService(world.bundle)
+    chaos = Chaos(world, service, Filler(world.folder) if os.path.ismount(world.folder) else None)
+    rounds = 0
+    try:
+        while chaos.killed.total() < KILLS:
+            chaos.round()
+            rounds += 1
+            thesis = content(world.folder / "thesis")
+            assert {**thesis, **{name: (world.folder / name).read_bytes() for name in BESIDE}} == mine
+        for kind in COMMANDS:  # every folder can still be written, and no hidden leftover stays
+            done = run(*world.command(kind))
+            assert done.returncode in (0, 2), done.stderr
+        service.check(world.check()[1])
+    finally:
+        ended = service.end()
+    print(f"{rounds} rounds; killed {dict(chaos.killed)}; hardships {dict(chaos.hardships)}")
+    print(f"commands by exit code: {dict(sorted(chaos.ended.items()))}")
+    print(f"{len(world.forgotten)} accounts forgotten; answers to the honest client {dict(service.answers)}")
+    assert ended == 0
+    assert set(service.answers) <= {0, 200, 404, 503}
+    assert set(chaos.killed) == set(VICTIMS[:KILLS])
+    if KILLS >= 50:  # each has also done its work
+        assert {kind for kind, code in chaos.ended if code == 0} == set(VICTIMS)
+    assert not WORKSHOPS & {path.name for path in world.folder.iterdir()}
 
 
 @pytest.mark.slow

@@ -296,7 +296,7 @@ def finished(folder: Path, name: str, ranks: list[float], ended_by: str, **said:
     costs = {"parameters": 10, "epochs": 4, "training_seconds": 2.5, "validation": 0.25, "peak_memory_mb": 300.4}
     found = {"stamps": [], "domains": ["all"], "ended_by": ended_by, **costs, **said}
     (folder / name).mkdir()
-    (folder / name / "run.json").write_text("{}")
+    (folder / name / "run.json").write_text('{"made_by": "lightgc2n 0.1.0"}')
     (folder / name / "results.json").write_text(json.dumps(found))
     owner = np.maximum(np.arange(len(ranks)) - 1, 0)
     domain = np.arange(len(ranks)) % len(found["domains"])
@@ -309,7 +309,7 @@ def test_a_summary_by_hand(tmp_path: Path) -> None:
     finished(tmp_path, "E-x-seed10", [4, 4, 4, 4], "")  # 0.25
     finished(tmp_path, "E-y-seed0", [1, 2, 4, 4], "patience", stamps=["it leaks"], domains=["E", "V"])
     (tmp_path / "E-z-seed0").mkdir()
-    (tmp_path / "E-z-seed0" / "run.json").write_text("{}")
+    (tmp_path / "E-z-seed0" / "run.json").write_text('{"made_by": "lightgc2n 0.1.0"}')
     (tmp_path / "E-z-seed0" / "metrics.jsonl").write_text('{"epoch": 0}\n{"epoch": 1}\n{"epo')
     summary = write_summary(tmp_path)
     assert [(row["run"], row["seeds"], row["ended by budget"]) for row in summary.rows] == [

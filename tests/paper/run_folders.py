@@ -53,6 +53,7 @@ def finished(
     folder, seconds = experiment / name, list(epochs)
     folder.mkdir(parents=True)
     run = {
+        "made_by": "lightgc2n 0.1.0",
         "model": model,
         "settings": settings or {},
         "split": {"protocol": "last", "target_in_input": False, **(split or {})},

@@ -273,3 +273,13 @@ def test_our_own_tables_are_checked_alike() -> None:
     assert checked({"a": fine, "b": fine | {"RC@20": 19.0, "MRR@20": 10.0}}) == (
         "Arithmetic: 1 of 2 entries break it: b: RC@20 19.00 is below RC@5 20.00."
     )
+
+
+@pytest.mark.parametrize("name", ["report.json", "report.md", "report.html", "tables/one.csv"])
+def test_a_report_of_somebody_else_is_left_alone(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("[]")
+    named = replace(document(), sections=(Section("s", "s", (), (replace(table(), name="one"),)),))
+    with pytest.raises(OutputError, match=f"{name} is not part of a report of ours"):
+        write_report(named, tmp_path)
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()] == [name]

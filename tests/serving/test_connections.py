@@ -126,6 +126,7 @@ def test_descriptors_that_run_out_while_it_runs() -> None:
                 assert client.recommend(account="h000001").status == 200
                 reply = client.get("/page/style.css")
                 assert (reply.status, reply.code, reply.headers["retry-after"]) == (503, "out_of_resources", "1")
+                assert client.get("/device/items.txt").status == 503
             resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
             assert newcomer.recv(100).startswith(b"HTTP/1.1 200 OK")
         assert client.get("/page/style.css").status == 200
