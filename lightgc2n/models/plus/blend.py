@@ -4,7 +4,8 @@
              + v · log( π_0 · p(i) + Σ_s π_s · p_s(i) )
 
 p is the softmax of the learned scores, p_s the share of the item by source s. The learned model alone is w = 1 and all
-other weights 0; the fit is pulled towards it.
+other weights 0; the fit is pulled towards it. Only candidates are blended: the best items by p and by each p_s. Weights
+that are fitted to these order the top of a list best. All other items come behind them.
 Shapes: B queries, N items of a domain, S sources.
 """
 
@@ -23,8 +24,7 @@ from lightgc2n.models.plus.counted_sources import HISTORY_SOURCES, PairCounts, h
 
 SCALES = (1e-4, 1e-2)  # shares around which each source is resolved
 LEAST_LOG, LEAST_SHARE = -60.0, 1e-12
-LEARNED_CANDIDATES, SOURCE_CANDIDATES = 100, 30
-SAMPLE, SAMPLE_SEED = 100, 0
+LEARNED_CANDIDATES, SOURCE_CANDIDATES = 100, 30  # items of each that are blended
 Shares = Iterable[Float[Tensor, "B M"]]
 
 
@@ -92,15 +92,17 @@ class Blend(nn.Module):
         """
         inside = slice(domain.start, domain.stop)
         share = probabilities(learned, rankable[inside])
-        scores = self.weights[0] * share.log().clamp(min=LEAST_LOG)
-        mixed = self.mixture[0] * share
+        scores, mixed = self.weights[0] * share.log().clamp(min=LEAST_LOG), self.mixture[0] * share
+        chosen = torch.zeros(len(share), share.shape[1] + 1, dtype=torch.bool, device=share.device)  # -1 comes first
+        chosen.scatter_(1, best_of(0, share) + 1, True)
         for number, source in enumerate(shares, start=1):
-            part = source[:, inside]
+            part = source[:, inside] * rankable[inside]
             for scale, weight in zip(SCALES, self.weights[2 * number - 1 :], strict=False):
                 scores += weight * torch.log1p(part / scale)
             mixed += self.mixture[number] * part
+            chosen.scatter_(1, best_of(number, part) + 1, True)
         scores += self.weights[-1] * torch.log(mixed + LEAST_SHARE)
-        return torch.where(rankable[inside], scores, scores.amin(dim=1, keepdim=True) - 1)
+        return behind(learned, scores, chosen[:, 1:])
 
     @torch.no_grad()
     def fit(self, queries: Iterable["LearnedScores"]) -> None:
@@ -108,14 +110,17 @@ class Blend(nn.Module):
         joined = Candidates.joined([candidates(one) for one in queries])
         mixture = fit_mixture(joined.target_shares)
         prior = learned_alone(len(mixture) - 1)
-        weights = fit_weights(features(joined.shares, mixture), joined.offset, joined.place, prior)
-        if weights[0] + weights[-1] <= 0:  # items without any counted evidence would be ranked upside down
-            return
+        weights = fit_weights(features(joined.shares, mixture), joined.exists, joined.place, prior)
         self.mixture.copy_(mixture)
         self.weights.copy_(weights)
 
     def fitted(self) -> dict[str, float]:
-        return {"blend": float(self.is_fitted), "blend of learned scores": float(self.weights[0])}
+        if not self.is_fitted:
+            return {}
+        trends = [f"trend {number}" for number in range(1, len(self.mixture) - len(HISTORY_SOURCES))]
+        counted = [f"{source}, scale {scale:g}" for source in (*HISTORY_SOURCES, *trends) for scale in SCALES]
+        names = [f"blend: {name}" for name in ("learned", *counted, "mixture")]
+        return dict(zip(names, self.weights.tolist(), strict=True))
 
 
 class NoBlend(nn.Module):
@@ -147,6 +152,14 @@ def learned_alone(sources: int) -> Float[Tensor, "W"]:
     return torch.eye(2 + len(SCALES) * sources)[0]
 
 
+def behind(
+    learned: Float[Tensor, "B N"], scores: Float[Tensor, "B N"], chosen: Bool[Tensor, "B N"]
+) -> Float[Tensor, "B N"]:
+    """The scores of the chosen items; all others come behind them, in the learned order."""
+    lowest = torch.where(chosen, scores, torch.inf).amin(dim=1, keepdim=True)
+    return torch.where(chosen, scores, lowest - 1 + learned - learned.amax(dim=1, keepdim=True))
+
+
 def probabilities(scores: Float[Tensor, "B N"], rankable: Bool[Tensor, "N"]) -> Float[Tensor, "B N"]:
     """The softmax over the items that can be ranked; 0 for all others."""
     return torch.where(rankable, scores, -torch.inf).softmax(dim=1)
@@ -161,39 +174,23 @@ def features(shares: Float[Tensor, "Q C S_and_one"], mixture: Float[Tensor, "S_a
 
 
 def candidates(queries: LearnedScores) -> Candidates:
-    """The best items of the learned scores and of each source, and a sample that stands for all other items."""
+    """The candidates of each query with their shares."""
     inside = slice(queries.domain.start, queries.domain.stop)
     allowed, target = queries.rankable[inside], (queries.target - queries.domain.start)[:, None]
     every = [probabilities(queries.scores, allowed), *(share[:, inside] * allowed for share in queries.shares)]
-    items, offset = _with_sample(_best(every), allowed)
-    is_target = (items == target) & (offset == 0)
+    items = torch.cat([best_of(number, share) for number, share in enumerate(every)], dim=1).sort(dim=1).values
+    exists = items.diff(dim=1, prepend=torch.full_like(items[:, :1], -1)) > 0  # each item once, and no padding
+    is_target = (items == target) & exists
     return Candidates(
-        torch.stack([share.gather(1, items) for share in every], dim=-1),
-        offset,
+        torch.stack([share.gather(1, items.clamp(min=0)) for share in every], dim=-1),
+        exists,
         torch.where(is_target.any(dim=1), is_target.int().argmax(dim=1), -1),
         torch.cat([share.gather(1, target) for share in every], dim=1),
     )
 
 
-def _best(every: list[Float[Tensor, "B N"]]) -> Int[Tensor, "B C"]:
-    """The best items by any of the shares, each once; -1 is padding."""
-    kept = [LEARNED_CANDIDATES, *[SOURCE_CANDIDATES] * (len(every) - 1)]
-    best = [share.topk(min(count, share.shape[1]), dim=1) for share, count in zip(every, kept, strict=True)]
-    items = torch.cat([top.indices.where(top.values > 0, -1) for top in best], dim=1).sort(dim=1).values
-    return items.where(items.diff(dim=1, prepend=torch.full_like(items[:, :1], -1)) > 0, -1)
-
-
-def _with_sample(
-    best: Int[Tensor, "B C"], allowed: Bool[Tensor, "N"]
-) -> tuple[Int[Tensor, "B C_and_sample"], Float[Tensor, "B C_and_sample"]]:
-    """The best items, then a sample of the others, and the log of how many items each of them stands for."""
-    rows, items = len(best), allowed.nonzero().squeeze(1)
-    generator = torch.Generator().manual_seed(SAMPLE_SEED)
-    drawn = items[torch.randint(len(items), (rows, SAMPLE), generator=generator).to(best.device)]
-    is_best = torch.zeros(rows, len(allowed) + 1, dtype=torch.bool, device=best.device).scatter_(1, best + 1, True)
-    other = ~is_best.gather(1, drawn + 1)
-    left = len(items) - (best >= 0).sum(dim=1, keepdim=True)
-    stands_for = (left.clamp(min=0) / other.sum(dim=1, keepdim=True)).log()
-    offset = torch.cat([torch.zeros_like(best, dtype=torch.float32), stands_for.expand(rows, SAMPLE)], dim=1)
-    exists = torch.cat([best >= 0, other], dim=1)
-    return torch.cat([best, drawn], dim=1).clamp(min=0), torch.where(exists, offset, -torch.inf)
+def best_of(number: int, share: Float[Tensor, "B N"]) -> Int[Tensor, "B C"]:
+    """The items that are candidates by the learned model (number 0) or by a source; -1 where it has no more."""
+    kept = SOURCE_CANDIDATES if number else LEARNED_CANDIDATES
+    best = share.topk(min(kept, share.shape[1]), dim=1)
+    return best.indices.where(best.values > 0, -1)

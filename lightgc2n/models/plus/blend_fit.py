@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -21,19 +21,19 @@ class Candidates:
     """The candidates of queries; of a query with fewer than C of them, the rest is padding."""
 
     shares: Float[Tensor, "Q C S_and_one"]  # of the learned model first, then of each source
-    offset: Float[Tensor, "Q C"]  # log of how many items a candidate stands for; minus infinity for padding
+    exists: Bool[Tensor, "Q C"]
     place: Int[Tensor, "Q"]  # of the target among the candidates; -1 where it is not one
     target_shares: Float[Tensor, "Q S_and_one"]
 
     @classmethod
     def joined(cls, parts: Sequence["Candidates"]) -> "Candidates":
         """The queries of several batches as one batch."""
-        width = max(part.offset.shape[1] for part in parts)
-        more = [width - part.offset.shape[1] for part in parts]
+        width = max(part.exists.shape[1] for part in parts)
+        more = [width - part.exists.shape[1] for part in parts]
         return cls(
             torch.cat([pad(part.shares, (0, 0, 0, wider)) for part, wider in zip(parts, more, strict=True)]),
             torch.cat(
-                [pad(part.offset, (0, wider), value=-torch.inf) for part, wider in zip(parts, more, strict=True)]
+                [pad(part.exists, (0, wider), value=-torch.inf) for part, wider in zip(parts, more, strict=True)]
             ),
             torch.cat([part.place for part in parts]),
             torch.cat([part.target_shares for part in parts]),
@@ -55,19 +55,19 @@ def fit_mixture(target_shares: Float[Tensor, "Q S_and_one"]) -> Float[Tensor, "S
 
 
 def fit_weights(
-    features: Float[Tensor, "Q C W"], offset: Float[Tensor, "Q C"], place: Int[Tensor, "Q"], prior: Float[Tensor, "W"]
+    features: Float[Tensor, "Q C W"], exists: Bool[Tensor, "Q C"], place: Int[Tensor, "Q"], prior: Float[Tensor, "W"]
 ) -> Float[Tensor, "W"]:
     """The weights with the largest likelihood of the targets among the candidates, pulled towards `prior`."""
     asked = place >= 0
-    features, offset, place = features[asked], offset[asked], place[asked]
+    features, exists, place = features[asked], exists[asked], place[asked]
     prior = prior.to(features.device).double()
     target = features[torch.arange(len(place), device=place.device), place].double()
-    weights, value = prior, _likelihood(features, offset, target, prior, prior)
+    weights, value = prior, _likelihood(features, exists, target, prior, prior)
     for _ in range(NEWTON_STEPS):
-        direction = _newton_direction(features, offset, target, weights, prior)
+        direction = _newton_direction(features, exists, target, weights, prior)
         step, new = 1.0, value
         while step > SMALLEST_STEP:
-            new = _likelihood(features, offset, target, weights + step * direction, prior)
+            new = _likelihood(features, exists, target, weights + step * direction, prior)
             if new > value:
                 break
             step /= 2
@@ -80,31 +80,31 @@ def fit_weights(
 
 
 def _logits(
-    features: Float[Tensor, "Q C W"], offset: Float[Tensor, "Q C"], weights: Float[Tensor, "W"]
+    features: Float[Tensor, "Q C W"], exists: Bool[Tensor, "Q C"], weights: Float[Tensor, "W"]
 ) -> Float[Tensor, "Q C"]:
-    return (features @ weights.float()).double() + offset
+    return torch.where(exists, (features @ weights.float()).double(), -torch.inf)
 
 
 def _likelihood(
     features: Float[Tensor, "Q C W"],
-    offset: Float[Tensor, "Q C"],
+    exists: Bool[Tensor, "Q C"],
     target: Float[Tensor, "Q W"],
     weights: Float[Tensor, "W"],
     prior: Float[Tensor, "W"],
 ) -> float:
     """The log-likelihood of the targets, less the pull of the prior."""
-    every = _logits(features, offset, weights).logsumexp(dim=1)
+    every = _logits(features, exists, weights).logsumexp(dim=1)
     return float((target @ weights - every).sum() - PULL * (weights - prior).square().sum())
 
 
 def _newton_direction(
     features: Float[Tensor, "Q C W"],
-    offset: Float[Tensor, "Q C"],
+    exists: Bool[Tensor, "Q C"],
     target: Float[Tensor, "Q W"],
     weights: Float[Tensor, "W"],
     prior: Float[Tensor, "W"],
 ) -> Float[Tensor, "W"]:
-    share = _logits(features, offset, weights).softmax(dim=1).float()
+    share = _logits(features, exists, weights).softmax(dim=1).float()
     mean = (share[:, None] @ features).squeeze(1)
     gradient = (target - mean).sum(dim=0) - 2 * PULL * (weights - prior)
     spread = ((features * share[..., None]).flatten(0, 1).T @ features.flatten(0, 1) - mean.T @ mean).double()
