@@ -32,9 +32,7 @@ class Candidates:
         more = [width - part.exists.shape[1] for part in parts]
         return cls(
             torch.cat([pad(part.shares, (0, 0, 0, wider)) for part, wider in zip(parts, more, strict=True)]),
-            torch.cat(
-                [pad(part.exists, (0, wider), value=-torch.inf) for part, wider in zip(parts, more, strict=True)]
-            ),
+            torch.cat([pad(part.exists, (0, wider)) for part, wider in zip(parts, more, strict=True)]),
             torch.cat([part.place for part in parts]),
             torch.cat([part.target_shares for part in parts]),
         )

@@ -129,9 +129,12 @@ def test_features_are_what_the_weights_are_multiplied_with() -> None:
 
 def test_padding_of_joined_batches_changes_nothing() -> None:
     table = torch.rand(4, 3, 7, generator=torch.Generator().manual_seed(0))
-    first = Candidates(table, torch.ones(4, 3, dtype=torch.bool), tensor([0, 1, 2, 0]), table[:, 0])
-    second = Candidates(table[:, :2], torch.ones(4, 2, dtype=torch.bool), tensor([0, 1, 1, -1]), table[:, 1])
-    joined = Candidates.joined([first, second])
-    assert not joined.exists[4:, 2].any()
-    weights = fit_weights(features(joined.shares, torch.eye(7)[0]), joined.exists, joined.place, learned_alone(6))
-    assert weights.isfinite().all()
+    narrow = Candidates(table[:, :2], torch.ones(4, 2, dtype=torch.bool), tensor([0, 1, 1, -1]), table[:, 1])
+    wide = Candidates(table, torch.ones(4, 3, dtype=torch.bool), torch.full((4,), -1), table[:, 0])
+    joined = Candidates.joined([narrow, wide])  # the wide queries have no target, so they only bring padding
+    assert joined.exists.sum(dim=1).tolist() == [2] * 4 + [3] * 4
+    alone, padded = (
+        fit_weights(features(part.shares, torch.eye(7)[0]), part.exists, part.place, learned_alone(6))
+        for part in (narrow, joined)
+    )
+    assert_close(padded, alone)
