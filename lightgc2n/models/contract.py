@@ -24,6 +24,14 @@ class LatentUsers:
     weight: Float[Tensor, "B A"]  # the share of each latent user in the account; sums to one over A
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Validation queries from one moment, and all events known at that moment."""
+
+    known: Training | None  # none: the training events
+    queries: Callable[[], Iterator[LabelledBatch]]
+
+
 class Model(nn.Module):
     """A trained model or a simple baseline."""
 
@@ -84,6 +92,14 @@ class Model(nn.Module):
     def calibrate(self, validation: Callable[[], Iterator[LabelledBatch]]) -> None:
         """Select on validation events the values that training does not learn."""
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether `finish` has nothing left to do."""
+        return True
+
+    def finish(self, origins: Callable[[], Iterator[Origin]]) -> None:
+        """Fit on validation queries what is fitted once, when training has ended."""
+
     def fitted(self) -> dict[str, float]:
-        """The values that `calibrate` selected, for reports."""
+        """The values that `calibrate` and `finish` selected, for reports."""
         return {}

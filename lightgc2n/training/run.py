@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,16 @@ from torch import Tensor
 from lightgc2n import zoo
 from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Dataset, Domain, load_dataset, verify_dataset
+from lightgc2n.data.rolling_origins import rolling_origins
 from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
 from lightgc2n.errors import DataError
 from lightgc2n.metrics.ranking import SELECTION_CUTOFF, Floats, reciprocal_rank
 from lightgc2n.metrics.ranks import Scorer, batches_in_domains, ranks_in_domains
-from lightgc2n.models.contract import Model
+from lightgc2n.models.contract import Model, Origin
 from lightgc2n.progress import say
-from lightgc2n.training.checkpoints import Progress
+from lightgc2n.training.checkpoints import Progress, load_checkpoint, save_checkpoint
 from lightgc2n.training.estimate import estimate
-from lightgc2n.training.loop import LAST, train
+from lightgc2n.training.loop import BEST, LAST, train
 from lightgc2n.training.runs import (
     RunPlan,
     epochs_before,
@@ -99,7 +101,10 @@ def train_run(
         if not (folder / LAST).exists() and (cost := estimate(model, split, plan.training, evaluate, device)):
             say(str(cost))
         left = seconds - (time.monotonic() - started)
-        return train(model, split, plan.training, evaluate, folder, device, left, epochs_before(folder), stop_after)
+        progress = train(model, split, plan.training, evaluate, folder, device, left, epochs_before(folder), stop_after)
+        if progress.ended_by and finish(model, split, device):
+            save_checkpoint(folder / BEST, model, None, load_checkpoint(folder / BEST)[2])
+        return progress
 
 
 def train_in_memory(
@@ -107,7 +112,27 @@ def train_in_memory(
 ) -> tuple[Model, Progress]:
     """A trained model without a run folder."""
     model = new_model(name, split, settings, training.seed)
-    return model, train(model, split, training, validation(split, device), None, device)
+    progress = train(model, split, training, validation(split, device), None, device)
+    finish(model, split, device)
+    return model, progress
+
+
+def finish(model: Model, split: Split, device: str) -> bool:
+    """Fit what the model fits once after training; return whether there was anything left to fit."""
+    before = model.fitted()
+    if not len(split.validation) or model.is_finished:
+        return False
+    model.finish(partial(_origins, split, device))
+    return model.fitted() != before
+
+
+def _origins(split: Split, device: str) -> Iterator[Origin]:
+    """The validation queries; under a split by time those of several moments, each with what was known then."""
+    if split.known is None:
+        yield Origin(None, partial(batches_in_domains, split.validation, split.catalogues, device))
+        return
+    for known, queries in rolling_origins(split):
+        yield Origin(known, partial(batches_in_domains, queries, split.catalogues, device))
 
 
 def new_model(name: str, split: Split, settings: dict[str, Any], seed: int) -> Model:

@@ -23,6 +23,7 @@ WITH_LATENT_USERS = (
     *("lightgc2n", "lightgc2n-wo-la", "lightgc2n-wo-dr", "lightgc2n-wo-cl", "lightgc2n-wo-s"),
     *("lightgc2n-plus", "lightgc2n-plus-wo-state", "lightgc2n-plus-wo-steps", "lightgc2n-plus-wo-memory"),
     "lightgc2n-plus-wo-trends",
+    "lightgc2n-plus-wo-blend",
 )
 
 

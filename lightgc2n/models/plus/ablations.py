@@ -9,6 +9,8 @@ from torch import Tensor
 
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
+from lightgc2n.models.plus.blend import Blend, NoBlend
+from lightgc2n.models.plus.counted_sources import PairCounts, count_neighbours
 from lightgc2n.models.plus.plus import LightGC2NPlus, Parts, PlusConfig
 from lightgc2n.models.plus.repeat_memory import NoRepeatMemory, RepeatMemory
 from lightgc2n.models.plus.same_person import NewestEventState, OnePerson, PersonState, SamePerson
@@ -20,13 +22,20 @@ Make = Callable[[PlusConfig, Tables], Parts]
 
 
 def _full(config: PlusConfig, tables: Tables) -> Parts:
+    trends = _trends(tables)
     return Parts(
         SamePerson(config.views, config.latent_users, config.width),
         PersonState(config.width, config.views, config.max_length, config.dropout),
         Transitions(tables["columns"], tables["counts"], tables["leaving"], config.newest, config.reach),
         RepeatMemory(len(tables["leaving"]), config.hidden),
-        _trends(tables),
+        trends,
+        _blend(tables, trends),
     )
+
+
+def _blend(tables: Tables, trends: Trends | NoTrends) -> Blend:
+    neighbours = PairCounts(*(tables[f"blend.{name}"] for name in ("columns", "counts", "total")))
+    return Blend(neighbours, trends.half_lives)
 
 
 def _trends(tables: Tables) -> Trends | NoTrends:
@@ -46,7 +55,7 @@ def _without_state(config: PlusConfig, tables: Tables) -> Parts:
 
 
 def _without_transitions(config: PlusConfig, tables: Tables) -> Parts:
-    return replace(_full(config, tables), followers=NoTransitions())
+    return replace(_full(config, tables), followers=NoTransitions(len(tables["leaving"])))
 
 
 def _without_memory(config: PlusConfig, tables: Tables) -> Parts:
@@ -54,7 +63,12 @@ def _without_memory(config: PlusConfig, tables: Tables) -> Parts:
 
 
 def _without_trends(config: PlusConfig, tables: Tables) -> Parts:
-    return replace(_full(config, tables), trends=NoTrends())
+    trends = NoTrends()
+    return replace(_full(config, tables), trends=trends, blend=_blend(tables, trends))
+
+
+def _without_blend(config: PlusConfig, tables: Tables) -> Parts:
+    return replace(_full(config, tables), blend=NoBlend())
 
 
 PLUS_VARIANTS: dict[str, Make] = {
@@ -64,6 +78,7 @@ PLUS_VARIANTS: dict[str, Make] = {
     "lightgc2n-plus-wo-steps": _without_transitions,
     "lightgc2n-plus-wo-memory": _without_memory,
     "lightgc2n-plus-wo-trends": _without_trends,
+    "lightgc2n-plus-wo-blend": _without_blend,
 }
 
 
@@ -78,18 +93,21 @@ def build_plus(name: str, config: PlusConfig, train: Training) -> LightGC2NPlus:
     longest = int(np.diff(train.offsets).max(initial=0))
     tables = {"log_popularity": log_popularity, **count_transitions(train, config.followers, config.reach)}
     tables |= {f"trends.{part}": table for part, table in (count_trends(train, config.trending) or {}).items()}
+    neighbours = count_neighbours(train)
+    tables |= {f"blend.{part}": getattr(neighbours, part) for part in ("columns", "counts", "total")}
     model = LightGC2NPlus(config, log_popularity, longest, PLUS_VARIANTS[name](config, tables))
     model.learned.copy_(popularity > 0)
     return model
 
 
 def restore_plus(name: str, config: PlusConfig, tensors: Tables) -> LightGC2NPlus:
-    """Rebuild the model from its saved tensors."""
+    """Rebuild the model from its saved tensors; those of earlier versions have no blend."""
     items = len(tensors["bias"])
     empty = {"columns": torch.zeros(items, 1, dtype=torch.int32), "counts": torch.zeros(items, 1)}
     tables = {**empty, "leaving": torch.zeros(items), "log_popularity": torch.zeros(items)}
+    tables |= {f"blend.{key}": table for key, table in empty.items()} | {"blend.total": torch.zeros(items)}
     tables |= {key.removeprefix("followers."): table for key, table in tensors.items() if key.startswith("followers.")}
-    tables |= {key: table for key, table in tensors.items() if key.startswith("trends.")}
+    tables |= {key: table for key, table in tensors.items() if key.startswith(("trends.", "blend."))}
     model = LightGC2NPlus(config, tensors["bias"], 0, PLUS_VARIANTS[name](config, tables))
     model.load_state_dict(dict(tensors))
     return model

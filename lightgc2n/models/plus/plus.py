@@ -5,11 +5,12 @@ account is its log, so a new account is scored like a known one.
 Shapes: B batch, T history, M items, N items of a domain, Q queries, A latent users, H views, D width.
 """
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightgc2n.config import setting
@@ -20,7 +21,9 @@ from lightgc2n.layers.crossentropy import linear_cross_entropy
 from lightgc2n.layers.propagation import rows_of
 from lightgc2n.layers.windows import cut_rows, newest_part
 from lightgc2n.metrics.ranking import SELECTION_CUTOFF
-from lightgc2n.models.contract import LatentUsers, Model
+from lightgc2n.models.contract import LatentUsers, Model, Origin
+from lightgc2n.models.plus.blend import Blend, LearnedScores, NoBlend
+from lightgc2n.models.plus.counted_sources import PairCounts, count_followers, count_neighbours
 from lightgc2n.models.plus.repeat_calibration import RankInputs, raise_earlier_items
 from lightgc2n.models.plus.repeat_memory import NoRepeatMemory, RepeatBonus, RepeatMemory
 from lightgc2n.models.plus.same_person import NewestEventState, OnePerson, PersonState, SamePerson
@@ -70,6 +73,7 @@ class Parts:
     followers: Transitions | NoTransitions
     memory: RepeatMemory | NoRepeatMemory
     trends: Trends | NoTrends
+    blend: Blend | NoBlend
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ class LightGC2NPlus(Model):
     """The model; an ablation is the same class with another part."""
 
     learned: Float[Tensor, "M"]  # 1 for items with training events
+    newer: Bool[Tensor, "M"]  # items with events after training
 
     def __init__(self, config: PlusConfig, log_popularity: Float[Tensor, "M"], longest: int, parts: Parts) -> None:
         super().__init__()
@@ -110,6 +115,9 @@ class LightGC2NPlus(Model):
         self.register_buffer("learned", torch.ones_like(log_popularity))
         self.same_person, self.state = parts.same_person, parts.state
         self.followers, self.memory, self.trends = parts.followers, parts.memory, parts.trends
+        self.blend = parts.blend
+        self.newer_followers: PairCounts | None = None  # counted up to a later time than training
+        self.register_buffer("newer", torch.zeros(len(log_popularity), dtype=torch.bool), persistent=False)
 
     def warm_start_tensors(self) -> dict[str, str]:
         own = self.state_dict()
@@ -146,7 +154,25 @@ class LightGC2NPlus(Model):
 
     @torch.no_grad()
     def scores(self, encoded: Float[Tensor, "M D"], batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
-        """Scores from the newest `max_length` events; from popularity alone for an empty history."""
+        """Scores from the newest `max_length` events: the learned ones, blended with counted evidence."""
+        learned = self.learned_scores(encoded, batch, domain)
+        if not self.blend.is_fitted:
+            return learned
+        return self.blend(learned, self.shares(batch), domain, self.rankable)
+
+    @property
+    def rankable(self) -> Bool[Tensor, "M"]:
+        """The items that have events."""
+        return (self.learned > 0) | self.newer
+
+    def shares(self, batch: Batch) -> Iterator[Float[Tensor, "B M"]]:
+        """The shares of all items by each counted source."""
+        batch = newest_part(batch, self.config.max_length)
+        trends = self.trends.shares(batch.moment, len(batch.length), len(self.bias))
+        return self.blend.shares(batch, self.newer_followers or self.followers.pair_counts, trends)
+
+    def learned_scores(self, encoded: Float[Tensor, "M D"], batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
+        """Scores without the blend; from popularity alone for an empty history."""
         scores, trends, repeats = self._score_parts(encoded, batch)
         scores.scatter_add_(1, *trends).scatter_add_(1, repeats.items, repeats.added)
         within, repeats = scores[:, domain.start : domain.stop], repeats.within(domain)
@@ -180,16 +206,40 @@ class LightGC2NPlus(Model):
 
     @torch.no_grad()
     def refresh(self, known: Training) -> bool:
-        """Count the trends of newer events; all other parts keep what they learned."""
+        """Count trends, followers and neighbours of newer events; all other parts keep what they learned."""
         if not self.trends.recount(known, self.config.trending):
             return False
+        self.blend.recount(count_neighbours(known))
+        self.newer_followers = count_followers(known, self.config.followers).to(self.bias.device)
         # Training pushed the vectors of items without events away from every state: a new item starts as the mean.
         new = torch.as_tensor(known.popularity > 0, device=self.bias.device) & (self.learned == 0)
         self.items[new] = self.items[self.learned > 0].mean(dim=0)
+        self.newer.copy_(new)
         return True
 
+    @property
+    def is_finished(self) -> bool:
+        return self.blend.is_fitted
+
+    @torch.no_grad()
+    def finish(self, origins: Callable[[], Iterator[Origin]]) -> None:
+        """Fit the blend to validation queries, on the learned weights as they are."""
+        self.trends.use_all()  # the blend weighs each half-life itself
+        self.blend.fit(one for origin in origins() for one in self._learned_at(origin))
+
+    def _learned_at(self, origin: Origin) -> Iterator[LearnedScores]:
+        """The learned scores of queries, by the counts that were known when they were asked."""
+        model = self
+        if origin.known is not None:
+            model = copy.deepcopy(self)
+            model.refresh(origin.known)
+        for asked in origin.queries():
+            domain = asked.among or Domain("all", 0, len(self.bias))
+            scores = model.learned_scores(model.items, asked.batch, domain)
+            yield LearnedScores(scores, model.shares(asked.batch), asked.target, domain, model.rankable)
+
     def fitted(self) -> dict[str, float]:
-        return self.trends.fitted() | self.memory.fitted()
+        return self.trends.fitted() | self.memory.fitted() | self.blend.fitted()
 
     @torch.no_grad()
     def calibrate(self, validation: Callable[[], Iterator[LabelledBatch]]) -> None:

@@ -6,7 +6,6 @@ Shapes: Q queries, M items, K followers kept, L newest events, R reach in events
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from lightgc2n.data.batches import TrainingBatch
 from lightgc2n.data.split_types import transition_pairs
 from lightgc2n.data.splits import Training
+from lightgc2n.models.plus.counted_sources import PairCounts, most_frequent
 
 INITIAL_SHRINKAGE, INITIAL_FLOOR = 20.0, 0.003
 
@@ -72,6 +72,11 @@ class Transitions(nn.Module):
         self.floor = nn.Parameter(torch.full((newest,), math.log(INITIAL_FLOOR)))
         self.shrinking = nn.Parameter(torch.tensor(math.log(INITIAL_SHRINKAGE)))
 
+    @property
+    def pair_counts(self) -> PairCounts:
+        """The tables, for the blend."""
+        return PairCounts(self.columns, self.counts, self.leaving)
+
     def own_at(self, batch: TrainingBatch, at: Int[Tensor, "Q"]) -> OwnTransitions:
         """The transitions of whole logs that training queries at the places `at` must not see."""
         return OwnTransitions.around(batch, at, self.reach)
@@ -109,24 +114,22 @@ class Transitions(nn.Module):
 
 def count_transitions(train: Training, kept: int, reach: int = 1) -> dict[str, Tensor]:
     """The tables of `Transitions`; among equally frequent followers the lower item number is kept."""
-    before, after, weight = transition_pairs(train, reach)
-    leaving = np.bincount(before, weight, minlength=train.items).astype(np.float32)
-    pairs, place = np.unique(before * train.items + after, return_inverse=True)
-    times = np.bincount(place, weight)
-    before, after = pairs // train.items, pairs % train.items
-    order = np.lexsort((after, -times, before))
-    before, after, times = before[order], after[order], times[order]
-    rank = np.arange(len(before)) - np.searchsorted(before, before)
-    best = rank < kept
-    columns, counts = np.zeros((train.items, kept), np.int32), np.zeros((train.items, kept), np.float32)
-    columns[before[best], rank[best]] = after[best]
-    counts[before[best], rank[best]] = times[best]
-    tables = {"columns": columns, "counts": counts, "leaving": leaving}
-    return {name: torch.from_numpy(table) for name, table in tables.items()}
+    counted = most_frequent(*transition_pairs(train, reach), train.items, kept)
+    return {"columns": counted.columns, "counts": counted.counts, "leaving": counted.total}
 
 
 class NoTransitions(nn.Module):
     """Ablation of `Transitions`: no bonus for followers."""
+
+    nothing: Float[Tensor, "M 1"]
+
+    def __init__(self, items: int) -> None:
+        super().__init__()
+        self.register_buffer("nothing", torch.zeros(items, 1), persistent=False)
+
+    @property
+    def pair_counts(self) -> PairCounts:
+        return PairCounts(self.nothing.int(), self.nothing, self.nothing[:, 0])
 
     def own_at(self, batch: TrainingBatch, at: Int[Tensor, "Q"]) -> None:
         """No counts, so nothing to subtract."""

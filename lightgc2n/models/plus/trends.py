@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightgc2n.data.batches import days_of
@@ -51,6 +51,11 @@ class Trends(nn.Module):
         self.weight = nn.Parameter(torch.full((half_lives,), math.log(mass / max(recent, 1e-9))))  # log a
 
     @property
+    def half_lives(self) -> int:
+        """How many half-lives are counted."""
+        return len(self.chosen)
+
+    @property
     def choices(self) -> Float[Tensor, "C H"]:
         """Candidates for `chosen`: all half-lives as learned, none, or a single one at each strength."""
         strength = torch.tensor(STRENGTHS, device=self.chosen.device)
@@ -63,10 +68,7 @@ class Trends(nn.Module):
         self, moment: Float[Tensor, "Q"] | None, bias: Float[Tensor, "M"], queries: int
     ) -> tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]:
         """The frequent items before each moment and the bonus of each; no moment means after all events."""
-        if moment is None:
-            moment = self.looked[-1:].expand(queries)
-        snapshot = torch.searchsorted(self.looked, moment.contiguous(), right=True) - 1
-        known, snapshot = snapshot >= 0, snapshot.clamp(min=0)
+        snapshot, known = self.snapshots(moment, queries)
         bonus = rows_of(self.bonus(bias), snapshot) * known[:, None]
         return self.columns[snapshot].long(), bonus
 
@@ -74,6 +76,21 @@ class Trends(nn.Module):
         """The bonus of all items of all snapshots, of which there are fewer than queries."""
         weight = self.weight.exp() if self.training else self.chosen * self.weight.exp()
         return torch.log1p(self.rates @ weight * torch.exp(-entries_of(bias, self.columns.long())))
+
+    def shares(self, moment: Float[Tensor, "Q"] | None, queries: int, items: int) -> Iterator[Float[Tensor, "Q M"]]:
+        """For each half-life the share of each item among the frequent ones before each moment."""
+        snapshot, known = self.snapshots(moment, queries)
+        rates = self.rates[snapshot] * known[:, None, None]
+        columns = self.columns[snapshot].long()
+        for half_life in (rates / rates.sum(dim=1, keepdim=True).clamp(min=1e-9)).unbind(dim=-1):
+            yield torch.zeros(queries, items, device=rates.device).scatter_add_(1, columns, half_life)
+
+    def snapshots(self, moment: Float[Tensor, "Q"] | None, queries: int) -> tuple[Int[Tensor, "Q"], Bool[Tensor, "Q"]]:
+        """The newest snapshot before each moment, and whether there is one; no moment means after all events."""
+        if moment is None:
+            moment = self.looked[-1:].expand(queries)
+        snapshot = torch.searchsorted(self.looked, moment.contiguous(), right=True) - 1
+        return snapshot.clamp(min=0), snapshot >= 0
 
     def recount(self, known: Training, kept: int) -> bool:
         """Replace the snapshots by those of newer events, where these have times; return whether they have."""
@@ -93,6 +110,10 @@ class Trends(nn.Module):
                 rank = rank_by_counting(lifted[:, one.domain.start : one.domain.stop], one.target - one.domain.start)
                 gains[number] += reciprocal_rank(rank, SELECTION_CUTOFF).sum()
         self.chosen.copy_(self.choices[int(gains.argmax())])
+
+    def use_all(self) -> None:
+        """Undo the selection: all half-lives count as learned."""
+        self.chosen.fill_(1.0)
 
     def fitted(self) -> dict[str, float]:
         chosen = zip(HALF_LIVES, self.chosen.tolist(), strict=True)
@@ -155,6 +176,7 @@ class NoTrends(nn.Module):
     """Ablation of `Trends`, and its substitute where no times are known: no bonus."""
 
     nothing: Float[Tensor, "1"]
+    half_lives = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,11 +188,17 @@ class NoTrends(nn.Module):
         nothing = self.nothing.expand(queries, 1)
         return nothing.long(), nothing
 
+    def shares(self, moment: Float[Tensor, "Q"] | None, queries: int, items: int) -> Iterator[Float[Tensor, "Q M"]]:
+        return iter(())
+
     def recount(self, known: Training, kept: int) -> bool:
         return False
 
     def calibrate(self, queries: Iterable[ScoredQueries], bias: Float[Tensor, "M"]) -> None:
         """Nothing is calibrated."""
+
+    def use_all(self) -> None:
+        """Nothing to select."""
 
     def fitted(self) -> dict[str, float]:
         return {}

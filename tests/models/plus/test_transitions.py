@@ -85,7 +85,7 @@ def test_events_that_are_not_there_add_nothing() -> None:
 
 
 def test_without_followers_nothing_is_added() -> None:
-    assert not NoTransitions()(tensor([[0, 1]]), torch.ones(1, 2), torch.ones(1, 2))[1].any()
+    assert not NoTransitions(items=2)(tensor([[0, 1]]), torch.ones(1, 2), torch.ones(1, 2))[1].any()
 
 
 def test_followers_up_to_two_steps_on_count_by_half() -> None:

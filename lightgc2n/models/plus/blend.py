@@ -1,0 +1,196 @@
+"""The blend: the learned score of an item joined with counted evidence, by a few weights fitted to validation queries.
+
+    score(i) = w · log p(i) + Σ_s [ a_s · log(1 + p_s(i) / 1e-4) + b_s · log(1 + p_s(i) / 1e-2) ]
+             + v · log( π_0 · p(i) + Σ_s π_s · p_s(i) )
+
+p is the softmax of the learned scores, p_s the share of the item by source s. The learned model alone is w = 1 and all
+other weights 0; the fit is pulled towards it. Only candidates are blended: the best items by p and by each p_s. Weights
+that are fitted to these order the top of a list best. All other items come behind them.
+Shapes: B queries, N items of a domain, S sources.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from lightgc2n.data.batches import Batch
+from lightgc2n.data.dataset import Domain
+from lightgc2n.models.plus.blend_fit import Candidates, fit_mixture, fit_weights
+from lightgc2n.models.plus.counted_sources import HISTORY_SOURCES, PairCounts, history_shares
+
+SCALES = (1e-4, 1e-2)  # shares around which each source is resolved
+LEAST_LOG, LEAST_SHARE = -60.0, 1e-12
+LEARNED_CANDIDATES, SOURCE_CANDIDATES = 100, 30  # items of each that are blended
+Shares = Iterable[Float[Tensor, "B M"]]
+
+
+@dataclass(frozen=True)
+class LearnedScores:
+    """Validation queries: the learned scores of the items of a domain, and the shares of all items by each source."""
+
+    scores: Float[Tensor, "B N"]
+    shares: Shares
+    target: Int[Tensor, "B"]
+    domain: Domain
+    rankable: Bool[Tensor, "M"]
+
+
+class Blend(nn.Module):
+    """Joins learned scores and counted shares; without a fit it leaves the learned scores as they are."""
+
+    weights: Float[Tensor, "W"]  # w, then a_s and b_s for each source, then v
+    mixture: Float[Tensor, "S_and_one"]  # π; sums to one
+    columns: Int[Tensor, "M K"]  # neighbours of each item
+    counts: Float[Tensor, "M K"]
+    total: Float[Tensor, "M"]
+
+    def __init__(self, neighbours: PairCounts, timed: int) -> None:
+        """For the given neighbours and as many sources of trends as there are half-lives."""
+        super().__init__()
+        sources = len(HISTORY_SOURCES) + timed
+        self.register_buffer("weights", learned_alone(sources))
+        self.register_buffer("mixture", torch.eye(sources + 1)[0])
+        self.recount(neighbours)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the blend changes any score."""
+        return bool(self.mixture[0] < 1)
+
+    @property
+    def neighbours(self) -> PairCounts:
+        return PairCounts(self.columns, self.counts, self.total)
+
+    def recount(self, neighbours: PairCounts) -> None:
+        """Replace the neighbours by those of newer events."""
+        for name in ("columns", "counts", "total"):
+            self.register_buffer(name, getattr(neighbours, name).to(self.weights.device))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
+        for name, tensor in self.state_dict().items():
+            state_dict.setdefault(prefix + name, tensor)  # checkpoints of earlier versions have no blend
+        super()._load_from_state_dict(state_dict, prefix, *more)
+
+    def shares(self, batch: Batch, followers: PairCounts, trends: Shares) -> Iterator[Float[Tensor, "B M"]]:
+        """The shares of all items by each source: those of the history, then trends."""
+        yield from history_shares(batch, followers, self.neighbours)
+        yield from trends
+
+    def forward(
+        self, learned: Float[Tensor, "B N"], shares: Shares, domain: Domain, rankable: Bool[Tensor, "M"]
+    ) -> Float[Tensor, "B N"]:
+        """The scores of the items of a domain.
+
+        Args:
+            learned: the scores of the model without the blend.
+            shares: the shares of all items by each source.
+            rankable: the items with events that the model or its counts know.
+        """
+        inside = slice(domain.start, domain.stop)
+        share = probabilities(learned, rankable[inside])
+        scores, mixed = self.weights[0] * share.log().clamp(min=LEAST_LOG), self.mixture[0] * share
+        chosen = torch.zeros(len(share), share.shape[1] + 1, dtype=torch.bool, device=share.device)  # -1 comes first
+        chosen.scatter_(1, best_of(0, share) + 1, True)
+        for number, source in enumerate(shares, start=1):
+            part = source[:, inside] * rankable[inside]
+            for scale, weight in zip(SCALES, self.weights[2 * number - 1 :], strict=False):
+                scores += weight * torch.log1p(part / scale)
+            mixed += self.mixture[number] * part
+            chosen.scatter_(1, best_of(number, part) + 1, True)
+        scores += self.weights[-1] * torch.log(mixed + LEAST_SHARE)
+        return behind(learned, scores, chosen[:, 1:])
+
+    @torch.no_grad()
+    def fit(self, queries: Iterable["LearnedScores"]) -> None:
+        """Fit mixture and weights to validation queries."""
+        joined = Candidates.joined([candidates(one) for one in queries])
+        mixture = fit_mixture(joined.target_shares)
+        prior = learned_alone(len(mixture) - 1)
+        weights = fit_weights(features(joined.shares, mixture), joined.exists, joined.place, prior)
+        self.mixture.copy_(mixture)
+        self.weights.copy_(weights)
+
+    def fitted(self) -> dict[str, float]:
+        if not self.is_fitted:
+            return {}
+        trends = [f"trend {number}" for number in range(1, len(self.mixture) - len(HISTORY_SOURCES))]
+        counted = [f"{source}, scale {scale:g}" for source in (*HISTORY_SOURCES, *trends) for scale in SCALES]
+        names = [f"blend: {name}" for name in ("learned", *counted, "mixture")]
+        return dict(zip(names, self.weights.tolist(), strict=True))
+
+
+class NoBlend(nn.Module):
+    """Ablation of `Blend`: the learned scores alone."""
+
+    is_fitted = False
+    is_finished = True
+
+    def recount(self, neighbours: PairCounts) -> None:
+        """Nothing is counted."""
+
+    def shares(self, batch: Batch, followers: PairCounts, trends: Shares) -> Iterator[Float[Tensor, "B M"]]:
+        return iter(())
+
+    def forward(
+        self, learned: Float[Tensor, "B N"], shares: Shares, domain: Domain, rankable: Bool[Tensor, "M"]
+    ) -> Float[Tensor, "B N"]:
+        return learned
+
+    def fit(self, queries: Iterable[LearnedScores]) -> None:
+        """Nothing is fitted."""
+
+    def fitted(self) -> dict[str, float]:
+        return {}
+
+
+def learned_alone(sources: int) -> Float[Tensor, "W"]:
+    """The weights that leave the learned scores as they are."""
+    return torch.eye(2 + len(SCALES) * sources)[0]
+
+
+def behind(
+    learned: Float[Tensor, "B N"], scores: Float[Tensor, "B N"], chosen: Bool[Tensor, "B N"]
+) -> Float[Tensor, "B N"]:
+    """The scores of the chosen items; all others come behind them, in the learned order."""
+    lowest = torch.where(chosen, scores, torch.inf).amin(dim=1, keepdim=True)
+    return torch.where(chosen, scores, lowest - 1 + learned - learned.amax(dim=1, keepdim=True))
+
+
+def probabilities(scores: Float[Tensor, "B N"], rankable: Bool[Tensor, "N"]) -> Float[Tensor, "B N"]:
+    """The softmax over the items that can be ranked; 0 for all others."""
+    return torch.where(rankable, scores, -torch.inf).softmax(dim=1)
+
+
+def features(shares: Float[Tensor, "Q C S_and_one"], mixture: Float[Tensor, "S_and_one"]) -> Float[Tensor, "Q C W"]:
+    """What the weights are multiplied with, in their order."""
+    learned = shares[..., :1].log().clamp(min=LEAST_LOG)
+    counted = [torch.log1p(shares[..., 1:] / scale) for scale in SCALES]
+    pairs = torch.stack(counted, dim=-1).flatten(-2)
+    return torch.cat([learned, pairs, torch.log(shares @ mixture + LEAST_SHARE)[..., None]], dim=-1)
+
+
+def candidates(queries: LearnedScores) -> Candidates:
+    """The candidates of each query with their shares."""
+    inside = slice(queries.domain.start, queries.domain.stop)
+    allowed, target = queries.rankable[inside], (queries.target - queries.domain.start)[:, None]
+    every = [probabilities(queries.scores, allowed), *(share[:, inside] * allowed for share in queries.shares)]
+    items = torch.cat([best_of(number, share) for number, share in enumerate(every)], dim=1).sort(dim=1).values
+    exists = items.diff(dim=1, prepend=torch.full_like(items[:, :1], -1)) > 0  # each item once, and no padding
+    is_target = (items == target) & exists
+    return Candidates(
+        torch.stack([share.gather(1, items.clamp(min=0)) for share in every], dim=-1),
+        exists,
+        torch.where(is_target.any(dim=1), is_target.int().argmax(dim=1), -1),
+        torch.cat([share.gather(1, target) for share in every], dim=1),
+    )
+
+
+def best_of(number: int, share: Float[Tensor, "B N"]) -> Int[Tensor, "B C"]:
+    """The items that are candidates by the learned model (number 0) or by a source; -1 where it has no more."""
+    kept = SOURCE_CANDIDATES if number else LEARNED_CANDIDATES
+    best = share.topk(min(kept, share.shape[1]), dim=1)
+    return best.indices.where(best.values > 0, -1)
