@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightgc2n.data.dataset import Domain
+from lightgc2n.devices import device_of
 from lightgc2n.layers.propagation import rows_of
 from lightgc2n.models.plus.repeat_calibration import NEUTRAL, RankInputs, best_balance
 from lightgc2n.models.plus.same_person import ages_between
@@ -91,14 +92,14 @@ class RepeatMemory(nn.Module):
             place: the newest event of each query.
             likeness: the probability that each event is of the person who acts now.
         """
-        newest, features = describe(log, row, place, likeness)
-        items = log[row]
+        items, packed = log[row], not device_of(log).is_gpu  # a GPU needs fixed shapes to capture a step
+        newest, features = describe(log, row, place, likeness, packed)
         # Most places of short logs are padding, which is one item: a gradient that sorts would add them one by one.
-        readiness = rows_of(self.readiness[:, None], items).squeeze(-1)
+        readiness = rows_of(self.readiness[:, None], items[newest] if packed else items).squeeze(-1)
         bonus = self.outer(torch.relu(self.inner(features))).squeeze(-1) + readiness
         if not self.training:
             bonus = self.balance[0] + self.balance[1] * bonus
-        return RepeatBonus(items, bonus, newest)
+        return RepeatBonus(items, likeness.new_zeros(items.shape).masked_scatter(newest, bonus) if packed else bonus, newest)
 
     def reset(self) -> None:
         """Remove the calibration."""
@@ -134,16 +135,34 @@ class NoRepeatMemory(nn.Module):
 
 
 def describe(
-    log: Int[Tensor, "B T"], row: Int[Tensor, "Q"], place: Int[Tensor, "Q"], likeness: Float[Tensor, "Q T"]
-) -> tuple[Bool[Tensor, "Q T"], Float[Tensor, "Q T F"]]:
-    """The places that hold an item for the last time up to each query, and the features of the item there."""
+    log: Int[Tensor, "B T"],
+    row: Int[Tensor, "Q"],
+    place: Int[Tensor, "Q"],
+    likeness: Float[Tensor, "Q T"],
+    packed: bool = False,
+) -> tuple[Bool[Tensor, "Q T"], Float[Tensor, "*cells F"]]:
+    """The places that hold an item for the last time up to each query, and the features of the item there.
+
+    Args:
+        packed: compute the features at these places alone, as one list of rows; otherwise at all places of all queries.
+    """
     repeats = Repeats.of(log)
     places = torch.arange(log.shape[1], device=log.device)
     newest = (places <= place[:, None]) & (repeats.next_place[row] > place[:, None])
-    order = newest.flip(-1).cumsum(dim=-1).flip(-1).clamp(min=1).float()  # 1 for the newest distinct item
-    age = (place[:, None] - places + 1).clamp(min=1).float()
-    count, length = repeats.count[row].float(), (place + 1).float()[:, None].expand_as(age)
-    followed, earlier = repeats.followed[row, place], repeats.earlier[row, place].float()[:, None]
+    at = newest.flatten().nonzero()[:, 0] if packed else None
+
+    def pick(table: Tensor) -> Tensor:
+        """The entries that are described; a table of one column has the same entry for all places of a query."""
+        if at is None:
+            return table.expand_as(newest)
+        wide = table.shape[1] == newest.shape[1]
+        return table.flatten().index_select(0, at if wide else at // newest.shape[1])
+
+    order = pick(newest.flip(-1).cumsum(dim=-1).flip(-1)).clamp(min=1).float()  # 1 for the newest distinct item
+    age = pick(place[:, None] - places + 1).clamp(min=1).float()
+    count, length = pick(repeats.count[row]).float(), pick(place[:, None] + 1).float()
+    followed, earlier = pick(repeats.followed[row, place]), pick(repeats.earlier[row, place][:, None]).float()
+    likeness = pick(likeness)
     features = (
         age.log(), order.log(), count.log(), length.log(), (age == 1).float(), (order <= RECENT).float(),
         followed.log1p(), followed / (earlier + 1), count / length, likeness, likeness * order.log(),

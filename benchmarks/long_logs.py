@@ -1,0 +1,122 @@
+"""Memory and time of training on long logs, this code beside another checkout of it.
+
+    python benchmarks/long_logs.py [--against CHECKOUT] [--lengths 85 170 340 680] [--epochs 2] [--threads 1]
+
+The log is generated: 430 accounts with about as many events each as `--lengths` says, most of them repeats, like
+check-ins. Every measurement is `lightgc2n train --model lightgc2n-plus` in a process of its own. Given are the wall
+seconds of an epoch without evaluation (the fastest epoch, from metrics.jsonl), the CPU seconds and the peak memory of
+the whole command, evaluation included, and the validation MRR@20 at its end. CHECKOUT is a folder with another version
+of this repository, for example made by `git worktree add CHECKOUT COMMIT`. The two versions take turns.
+"""
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+ACCOUNTS, ITEMS = 430, 4_000
+HABIT, REPEAT = 0.2, 0.4  # chances that an event is what followed last time, or any earlier event; otherwise it is new
+START, HOUR = 1_600_000_000, 3_600  # seconds
+HERE = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one training cost."""
+
+    epoch_seconds: float
+    cpu_seconds: float
+    peak_mb: float
+    validation: float
+
+    def cells(self) -> list[str]:
+        numbers = (f"{self.epoch_seconds:.1f}", f"{self.cpu_seconds:.1f}", f"{self.peak_mb:.0f}")
+        return [*numbers, f"{100 * self.validation:.2f}"]
+
+
+def generated_log(length: int, random: np.random.Generator) -> list[int]:
+    """One account's events: habits, repeats of earlier events, and now and then an item by its popularity."""
+    popularity = 1 / np.arange(10, ITEMS + 10)
+    fresh = random.choice(ITEMS, size=length, p=popularity / popularity.sum())
+    # Half of the popularity is local: the popular items of an account's region.
+    fresh = np.where(random.random(length) < 0.5, fresh, (fresh + random.integers(ITEMS)) % ITEMS)
+    log: list[int] = []
+    followed: dict[int, int] = {}  # what came after each item the last time
+    for item, lot in zip(fresh.tolist(), random.random(length), strict=True):
+        chosen = item
+        if log and lot < HABIT and log[-1] in followed:
+            chosen = followed[log[-1]]
+        elif log and lot < HABIT + REPEAT:
+            chosen = log[int(random.integers(len(log)))]
+        if log:
+            followed[log[-1]] = chosen
+        log.append(chosen)
+    return log
+
+
+def write_logs(path: Path, length: int) -> None:
+    """A table of events of all accounts; the lengths of their logs vary by a third around `length`."""
+    random = np.random.default_rng(0)
+    lengths: npt.NDArray[np.int64] = random.integers(round(length * 2 / 3), round(length * 4 / 3) + 1, size=ACCOUNTS)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(("account", "item", "time"))
+        for account, events in enumerate(lengths.tolist()):
+            times = START + HOUR * np.cumsum(random.integers(1, 12, size=events))
+            for item, moment in zip(generated_log(events, random), times.tolist(), strict=True):
+                table.writerow((f"a{account}", f"i{item}", moment))
+
+
+def command(checkout: Path, threads: int, *words: str) -> tuple[float, float]:
+    """Run a command of the package in a checkout; return its CPU seconds and its peak memory in MB."""
+    environment = os.environ | {"PYTHONPATH": str(checkout), "OMP_NUM_THREADS": str(threads)}
+    called = [sys.executable, "-m", "lightgc2n", *words]
+    process = subprocess.Popen(called, env=environment, cwd=checkout, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(called)} ended with {process.returncode}.")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6
+
+
+def measure(checkout: Path, log: Path, epochs: int, threads: int) -> Cost:
+    """Import the log and train on it."""
+    with tempfile.TemporaryDirectory() as folder:
+        data, run = f"{folder}/data", f"{folder}/run"
+        command(checkout, threads, "import", str(log), "--out", data)
+        words = ("train", data, "--out", run, "--model", "lightgc2n-plus", "--device", "cpu", "--epochs", str(epochs))
+        cpu_seconds, peak_mb = command(checkout, threads, *words)
+        rows = [json.loads(line) for line in Path(run, "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+        return Cost(min(row["seconds"] for row in rows), cpu_seconds, peak_mb, rows[-1]["validation"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--against", type=Path, help="another checkout, measured beside this one")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[85, 170, 340, 680])
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
+    given = parser.parse_args()
+    checkouts = {"this code": HERE} | ({"the other checkout": given.against.resolve()} if given.against else {})
+    titles = "events an account | code | s an epoch | CPU s in all | peak MB | validation MRR@20 | times faster"
+    print(f"| {titles} |\n|---:|---|---:|---:|---:|---:|---:|", flush=True)
+    for length in given.lengths:
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder, "log.csv")
+            write_logs(log, length)
+            costs = {name: measure(path, log, given.epochs, given.threads) for name, path in checkouts.items()}
+        slowest = max(cost.epoch_seconds for cost in costs.values())
+        for name, cost in costs.items():
+            print(f"| {length} | {name} | {' | '.join(cost.cells())} | {slowest / cost.epoch_seconds:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
