@@ -174,8 +174,8 @@ class LightGC2NPlus(Model):
     def read(self, encoded: Float[Tensor, "M D"], log: Int[Tensor, "B T"], kept: Kept = ()) -> LogStates:
         """The state after every event, and which events are of the same person."""
         events = rows_of(encoded, log)
-        likeness = self.same_person(events)
-        return LogStates(log, self.state(events, likeness, kept), likeness.mean(dim=1))
+        by_view, likeness = self.same_person(events)
+        return LogStates(log, self.state(events, by_view, kept), likeness)
 
     def transition_bonus(self, queries: LogQueries, own: OwnTransitions | None = None) -> Bonus:
         """The followers of the newest events, and what is added to the score of each."""

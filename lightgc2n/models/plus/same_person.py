@@ -29,9 +29,11 @@ class SamePerson(nn.Module):
         cosines = torch.einsum("btd,had->bhta", normalize(events, dim=-1), normalize(self.bases, dim=-1))
         return torch.softmax(SHARPNESS * self.sharpness.exp()[:, None, None] * cosines, dim=-1)
 
-    def forward(self, events: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T T"]:
+    def forward(self, events: Float[Tensor, "B T D"]) -> tuple[Float[Tensor, "B H T T"], Float[Tensor, "B T T"]]:
+        """The probability in each view, and the mean over the views."""
         ownership = self.ownership(events)
-        return ownership @ ownership.mT
+        joined = ownership.transpose(1, 2).flatten(2)  # a mean of products is one product: no pass over all views
+        return ownership @ ownership.mT, joined / len(self.bases) @ joined.mT
 
 
 class OnePerson(nn.Module):
@@ -46,9 +48,10 @@ class OnePerson(nn.Module):
     def ownership(self, events: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T 1"]:
         return events.new_ones(len(events), self.views, events.shape[1], 1)
 
-    def forward(self, events: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T T"]:
+    def forward(self, events: Float[Tensor, "B T D"]) -> tuple[Float[Tensor, "B H T T"], Float[Tensor, "B T T"]]:
         logs, places = events.shape[:2]
-        return torch.ones(logs, self.views, places, places, device=events.device)
+        likeness = torch.ones(logs, self.views, places, places, device=events.device)
+        return likeness, likeness[:, 0]
 
 
 class PersonState(nn.Module):
@@ -83,16 +86,16 @@ class PersonState(nn.Module):
         events = self._dropped(events, kept_events)
         logs, places = events.shape[:2]
         values = self.value(events).view(logs, places, self.views, self.width).transpose(1, 2)
-        pooled = (self.weights(likeness) @ values).transpose(1, 2).flatten(2)
+        weights = self.weights(likeness)
+        pooled = (weights @ values / weights.sum(dim=-1, keepdim=True)).transpose(1, 2).flatten(2)
         state = self.own(events) + self.gather(self._dropped(pooled, kept_pooled))
         hidden = self._dropped(torch.relu(self.inner(layer_norm(state, (self.width,)))), kept_hidden)
         return self.norm(state + self.outer(hidden))
 
     def weights(self, likeness: Float[Tensor, "B H T T"]) -> Float[Tensor, "B H T T"]:
-        """The weight of each event and of each earlier one in the mean; sums to one."""
+        """The weight of each event and of each earlier one in the mean, before they are divided by their sum."""
         ages = ages_between(likeness.shape[-1], likeness.device)
-        faded = likeness * (self.fading.exp()[:, ages.clamp(min=0)] * (ages >= 0))
-        return faded / faded.sum(dim=-1, keepdim=True)
+        return likeness * (self.fading.exp()[:, ages.clamp(min=0)] * (ages >= 0))
 
     def draw_kept(self, logs: int, places: int) -> tuple[Bool[Tensor, "B T _"], ...]:
         """What dropout keeps of the events, the pooled values and the hidden layer of a whole batch.

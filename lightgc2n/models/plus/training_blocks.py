@@ -61,8 +61,9 @@ class TrainingQueries:
 
     def select(self, rows: slice) -> "TrainingQueries":
         """The queries of some rows."""
-        inside = ((self.row >= rows.start) & (self.row < rows.stop)).nonzero()[:, 0]
-        at = self.at[inside] - rows.start * self.log.shape[1]
+        first, stop = (place * self.log.shape[1] for place in (rows.start, rows.stop))
+        inside = ((self.at >= first) & (self.at < stop)).nonzero()[:, 0]
+        at = self.at[inside] - first
         moment = None if self.moment is None else self.moment[inside]
         kept = tuple(mask[rows] for mask in self.kept)
         shares = self.whole_at[inside], self.target[inside], self.share[inside]
