@@ -17,7 +17,7 @@ class Step:
     def __init__(self, console: Console, title: str, total: float | None, bar: Progress | None) -> None:
         self._console, self._title, self._total, self._bar = console, title, total, bar
         self._task = bar.add_task(title, total=total) if bar else None
-        self._done, self._spoke = 0.0, time.monotonic()
+        self._done, self._spoke, self._started = 0.0, time.monotonic(), time.monotonic()
 
     def advance(self, amount: float = 1) -> None:
         self._done += amount
@@ -25,8 +25,28 @@ class Step:
             self._bar.advance(self._task, amount)
         elif time.monotonic() - self._spoke > SECONDS_BETWEEN_LINES:
             self._spoke = time.monotonic()
-            share = f" {100 * self._done / self._total:.0f} %" if self._total else f" {self._done:,.0f}"
-            self._console.print(f"{self._title}:{share}", highlight=False, markup=False)
+            self._console.print(f"{self._title}: {self._state()}", highlight=False, markup=False)
+
+    def _state(self) -> str:
+        if not self._total or not self._done:
+            return f"{self._done:,.0f}"
+        left = (self._spoke - self._started) * (self._total - self._done) / self._done
+        return f"{100 * self._done / self._total:.0f} %, about {duration(left)} left"
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.0f} {unit}" if seconds >= 10 * length else f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+
+
+def pace(steps: int, seconds: float) -> str:
+    """Steps a second, or the seconds of a step where it takes longer than one."""
+    if steps <= 0 or seconds <= steps:
+        return f"{steps / max(seconds, 1e-9):.1f} steps/s"
+    return f"{duration(seconds / steps)} a step"
 
 
 @contextmanager
