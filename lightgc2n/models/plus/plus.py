@@ -60,6 +60,11 @@ class PlusConfig:
     )
     hidden: int = setting(16, at_least=1, help="Hidden width of the repeat memory.")
     max_length: int = setting(100, at_least=1, help="Newest events that are read; longer logs train in windows.")
+    targets_per_log: int = setting(
+        128,
+        at_least=1,
+        help="Mean number of targets per log in a training step; longer logs train on some windows, drawn every epoch.",
+    )
     dropout: float = setting(0.2, at_least=0.0, at_most=0.95, help="Share of features dropped in training.")
 
 
@@ -119,7 +124,8 @@ class LightGC2NPlus(Model):
 
     @property
     def cuda_graph_safe(self) -> bool:
-        return self.longest <= self.config.max_length  # longer logs are cut into a varying number of rows
+        # Longer logs are cut into a varying number of rows, of which some are chosen.
+        return self.longest <= min(self.config.max_length, self.config.targets_per_log)
 
     @property
     def has_latent_users(self) -> bool:
@@ -135,6 +141,7 @@ class LightGC2NPlus(Model):
         A large batch is computed in blocks of windows, so that memory does not grow with the length of the logs.
         """
         queries = TrainingQueries.of(batch, self.config.max_length)
+        queries = queries.sample(self.config.targets_per_log * len(batch.log))
         rows = self._blocks(queries)
         if len(rows) == 1:
             return {"next_item": self._loss(encoded, batch, queries)}
@@ -150,9 +157,7 @@ class LightGC2NPlus(Model):
             return [slice(0, len(queries.log))]  # a captured step cannot ask where a block ends
         return queries.blocks(device.history_cells)
 
-    def _loss(
-        self, encoded: Float[Tensor, "M D"], whole: TrainingBatch, asked: TrainingQueries
-    ) -> Float[Tensor, ""]:
+    def _loss(self, encoded: Float[Tensor, "M D"], whole: TrainingBatch, asked: TrainingQueries) -> Float[Tensor, ""]:
         logs = self.read(encoded, asked.log, asked.kept)
         queries = LogQueries.at(logs, asked.row, asked.place)
         transitions = self.transition_bonus(queries, self.followers.own_at(whole, asked.whole_at))
@@ -176,6 +181,17 @@ class LightGC2NPlus(Model):
         events = rows_of(encoded, log)
         by_view, likeness = self.same_person(events)
         return LogStates(log, self.state(events, by_view, kept), likeness)
+
+    def read_at(
+        self, encoded: Float[Tensor, "M D"], log: Int[Tensor, "B T"], place: Int[Tensor, "B"]
+    ) -> tuple[Float[Tensor, "B D"], LogQueries]:
+        """The state after one event of each log, and the query there; few logs are read at once, to bound memory."""
+        at_once, found = max(1, device_of(log).history_cells // max(1, log.shape[1] ** 2)), []
+        for some, where in zip(log.split(at_once), place.split(at_once), strict=True):
+            logs, row = self.read(encoded, some), torch.arange(len(some), device=log.device)
+            found.append((logs.states[row, where], logs.likeness[row, where]))
+        states, likeness = (torch.cat(part) for part in zip(*found, strict=True))
+        return states, LogQueries(log, torch.arange(len(log), device=log.device), place, likeness)
 
     def transition_bonus(self, queries: LogQueries, own: OwnTransitions | None = None) -> Bonus:
         """The followers of the newest events, and what is added to the score of each."""
@@ -241,10 +257,9 @@ class LightGC2NPlus(Model):
     ) -> tuple[Float[Tensor, "B M"], Bonus, RepeatBonus]:
         """The scores of all items from state and transitions, and the bonuses of trends and of repeats."""
         batch = newest_part(batch, self.config.max_length)
-        logs, known = self.read(encoded, batch.history), batch.length > 0
-        row, place = torch.arange(len(known), device=known.device), (batch.length - 1).clamp(min=0)
-        states = logs.states[row, place] * known[:, None]
-        queries = LogQueries.at(logs, row, place)
+        known = batch.length > 0
+        states, queries = self.read_at(encoded, batch.history, (batch.length - 1).clamp(min=0))
+        states = states * known[:, None]
         (columns, values), repeats = self.transition_bonus(queries), self.repeat_bonus(queries)
         scores = torch.addmm(self.bias, states, encoded.T).scatter_add_(1, columns, values * known[:, None])
         trends = self.trends(batch.moment, self.bias, len(known))

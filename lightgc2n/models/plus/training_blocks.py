@@ -46,6 +46,21 @@ class TrainingQueries:
     def place(self) -> Int[Tensor, "Q"]:
         return self.at % self.log.shape[1]
 
+    def sample(self, most: int) -> "TrainingQueries":
+        """At most `most` queries, or one window: those of randomly chosen windows, which share the weight of all."""
+        if len(self.at) <= most:
+            return self
+        rows, width = self.log.shape
+        order = torch.randperm(rows, device=self.log.device)
+        upto = torch.bincount(self.row, minlength=rows)[order].cumsum(dim=0)
+        chosen = order[: max(1, int((upto <= most).sum()))].sort().values
+        number = torch.full_like(order, -1).index_copy(0, chosen, torch.arange(len(chosen), device=order.device))
+        inside = (number[self.row] >= 0).nonzero()[:, 0]
+        at, share = number[self.row[inside]] * width + self.place[inside], self.share[inside]
+        moment = None if self.moment is None else self.moment[inside]
+        targets = self.whole_at[inside], self.target[inside]
+        return TrainingQueries(self.log[chosen], at, *targets, share / share.sum(), moment)
+
     def blocks(self, cells: int) -> list[slice]:
         """Runs of rows, each with at most `cells` pairs of a query and an event, or a single row."""
         rows, places = self.log.shape

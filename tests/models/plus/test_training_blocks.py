@@ -1,21 +1,24 @@
-"""Blocks of training queries: the loss and gradients of a slow loop, in memory that the length of logs does not square."""
+"""Training in blocks: the loss and gradients of a slow loop, and memory that does not grow with the square of a log."""
 
 import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy, layer_norm
+from torch.nn.utils.rnn import pad_sequence
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lightgc2n import devices, zoo
-from lightgc2n.data.batches import TrainingBatch, training_batches
+from lightgc2n.data.batches import Batch, TrainingBatch, training_batches
+from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.models.plus.ablations import PLUS_VARIANTS
 from lightgc2n.models.plus.plus import LightGC2NPlus
@@ -56,11 +59,13 @@ def hold(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def slow_logits(model: Any, history: list[int], asked: tuple[int, int]) -> Tensor:
     """The scores of all items after a history, event by event; the transition that is asked for is not counted."""
     events = model.items[history]
-    cosines = torch.stack([cosine_similarity(events[:, None], bases[None], dim=-1) for bases in model.same_person.bases])
+    cosines = torch.stack(
+        [cosine_similarity(events[:, None], bases[None], dim=-1) for bases in model.same_person.bases]
+    )
     owned = torch.softmax(SHARPNESS * model.same_person.sharpness.exp()[:, None, None] * cosines, dim=-1)
     like = (owned * owned[:, -1:]).sum(dim=-1)  # [view, event]: the chance to be of who acts now
     logits = model.bias + model.items @ _slow_state(model.state, events, like)
-    pairs = Counter(pair for log in LOGS for pair in zip(log, log[1:], strict=False))
+    pairs = Counter(pair for log in LOGS for pair in pairwise(log))
     pairs[asked] -= 1
     chance = like.mean(dim=0)
     follow = model.followers
@@ -136,6 +141,18 @@ def test_a_block_without_gradients_has_the_same_loss(cells: int) -> None:
     with torch.no_grad():
         found = model.losses(model.encode(), batch)["next_item"]
     assert_close(found, model.losses(model.encode(), batch)["next_item"].detach())
+
+
+def test_logs_are_scored_alike_however_many_are_read_at_once(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = training_of(LOGS, items=ITEMS)
+    model, domain = plus(train).eval(), Domain("all", 0, ITEMS)
+    logs = [torch.tensor(log[-LONGEST:]) for log in LOGS]
+    history, length = pad_sequence(logs, batch_first=True), torch.tensor([len(log) for log in logs])
+    found = model.scores(model.encode(), Batch(torch.zeros_like(length), history, length), domain)
+    hold(10**9, monkeypatch)
+    for row, log in enumerate(logs):
+        alone = Batch(torch.tensor([0]), log[None], torch.tensor([len(log)]))
+        assert_close(found[row], model.scores(model.encode(), alone, domain)[0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("most", [1, 13, 31, 64])
