@@ -165,6 +165,41 @@ def test_every_query_is_in_one_block_and_no_block_is_too_large(most: int) -> Non
     assert all(len(part.at) * LONGEST <= most or len(part.log) == 1 for part in parts)
 
 
+def test_long_logs_train_on_whole_windows_chosen_anew() -> None:
+    train = training_of(LOGS, items=ITEMS)
+    queries = TrainingQueries.of(whole_batch(train), LONGEST)
+    assert queries.sample(28) is queries  # 8 + 2 + 1 + 12 + 5 targets: nothing is left out
+    asked = list(zip(queries.row.tolist(), queries.whole_at.tolist(), queries.target.tolist(), strict=True))
+    windows = [{(at, item) for row, at, item in asked if row == window} for window in range(len(queries.log))]
+    seen = set()
+    for seed in range(30):
+        torch.manual_seed(seed)
+        some = queries.sample(13)
+        assert 13 - LONGEST < len(some.at) <= 13  # another window of at most 5 would be too many
+        assert_close(some.share, torch.full_like(some.share, 1 / len(some.at)))
+        for row in range(len(some.log)):
+            mine = (some.row == row).nonzero()[:, 0]
+            chosen = set(zip(some.whole_at[mine].tolist(), some.target[mine].tolist(), strict=True))
+            assert chosen in windows
+            seen |= chosen
+        assert some.log.flatten()[some.at].equal(whole_batch(train).log.flatten()[some.whole_at])
+    assert len(seen) == 28  # in some epoch every target has its turn
+    assert len(queries.sample(1).log) == 1
+
+
+def test_a_step_trains_on_as_many_targets_as_the_setting_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    train = training_of(LOGS, items=ITEMS)
+    counted: list[int] = []
+    monkeypatch.setattr(LightGC2NPlus, "_loss", lambda self, encoded, whole, asked: counted.append(len(asked.at)))
+    for most in (128, 3):
+        model, batch = plus(train, targets_per_log=most), whole_batch(train)
+        model.losses(model.encode(), batch)
+    assert counted[0] == 28
+    assert 15 - LONGEST < counted[1] <= 15  # five logs
+    assert not plus(train, max_length=20, targets_per_log=11).cuda_graph_safe  # the longest log has 13 events
+    assert plus(train, max_length=20, targets_per_log=13).cuda_graph_safe
+
+
 class LargestFloats(TorchDispatchMode):
     """Remembers the number of elements of the largest tensor of floats that any operation returns."""
 
@@ -189,7 +224,7 @@ def test_the_largest_intermediate_does_not_grow_with_the_log(monkeypatch: pytest
     largest = {}
     for length in (100, 200, 400, 800):
         train = training_of([[(7 * n + n // 3) % ITEMS for n in range(length)]] * 3, items=ITEMS)
-        model = plus(train, max_length=20, dropout=0.2)
+        model = plus(train, max_length=20, dropout=0.2, targets_per_log=length)
         with LargestFloats() as floats:
             model.losses(model.encode(), whole_batch(train))["next_item"].backward()
         largest[length] = floats.largest
