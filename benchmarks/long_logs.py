@@ -1,22 +1,26 @@
 """Memory and time of training on long logs, this code beside another checkout of it.
 
-    python benchmarks/long_logs.py [--against CHECKOUT] [--lengths 85 170 340 680] [--epochs 2] [--threads 1]
+    python benchmarks/long_logs.py [--against CHECKOUT] [--lengths 85 170 340 680] [--epochs 3] [--threads 1]
 
 The log is generated: 430 accounts with about as many events each as `--lengths` says, most of them repeats, like
 check-ins. Every measurement is `lightgc2n train --model lightgc2n-plus` in a process of its own. Given are the wall
-seconds of the first epoch and of the fastest one, without evaluation (metrics.jsonl), the CPU seconds and the peak
-memory of the whole command with start and evaluations, and the validation MRR@20 at its end. The first epoch also pays
-for memory that the system hands out, which later epochs use again. CHECKOUT is a folder with another version of this
-repository, for example made by `git worktree add CHECKOUT COMMIT`. The two versions take turns.
+seconds of the first epoch and the mean of the later ones, without evaluation (metrics.jsonl); the mean CPU seconds of
+the later epochs with evaluation (/proc, so on Linux alone), which other load on the machine disturbs least; the peak
+memory of the process; and the validation MRR@20 at its end. The first epoch also pays for the memory that the system
+hands out. CHECKOUT is a folder with another version of this repository, for example made by `git worktree add CHECKOUT
+COMMIT`. The two versions take turns.
 """
 
 import argparse
 import csv
+import itertools
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,17 +38,17 @@ class Cost:
     """What one training cost."""
 
     first_epoch: float  # wall seconds
-    fastest_epoch: float
-    cpu_seconds: float
+    later_epochs: float  # wall seconds of one
+    cpu_seconds: float  # of a later epoch with its evaluation
     peak_mb: float
     validation: float
 
     def cells(self, other: "Cost | None") -> list[str]:
         """The numbers of a row; behind each time how many times that of the other code is."""
-        times = [self.first_epoch, self.fastest_epoch, self.cpu_seconds]
+        times = [self.first_epoch, self.later_epochs, self.cpu_seconds]
         shown = [f"{seconds:.1f}" for seconds in times]
         if other is not None:
-            theirs = (other.first_epoch, other.fastest_epoch, other.cpu_seconds)
+            theirs = (other.first_epoch, other.later_epochs, other.cpu_seconds)
             shown = [f"{mine:.1f} ({their / mine:.1f} times)" for mine, their in zip(times, theirs, strict=True)]
         return [*shown, f"{self.peak_mb:.0f}", f"{100 * self.validation:.2f}"]
 
@@ -82,38 +86,57 @@ def write_logs(path: Path, length: int) -> None:
                 table.writerow((f"a{account}", f"i{item}", moment))
 
 
-def command(checkout: Path, threads: int, *words: str) -> tuple[float, float]:
-    """Run a command of the package in a checkout; return its CPU seconds and its peak memory in MB."""
+def command(checkout: Path, threads: int, *words: str) -> subprocess.Popen[bytes]:
+    """Start a command of the package in a checkout."""
     environment = os.environ | {"PYTHONPATH": str(checkout), "OMP_NUM_THREADS": str(threads)}
     called = [sys.executable, "-m", "lightgc2n", *words]
-    process = subprocess.Popen(called, env=environment, cwd=checkout, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{' '.join(called)} ended with {process.returncode}.")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6
+    return subprocess.Popen(called, env=environment, cwd=checkout, stdout=subprocess.DEVNULL)
+
+
+def cpu_seconds_of(process: int) -> float:
+    """User and system time of a running process so far."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def watch(process: subprocess.Popen[bytes], metrics: Path) -> tuple[list[float], float]:
+    """Wait for a training; return its CPU seconds when each epoch was logged, and its peak memory in MB."""
+    logged: list[float] = []
+    while True:
+        rows = metrics.read_text(encoding="utf-8").count("\n") if metrics.exists() else 0
+        logged += [cpu_seconds_of(process.pid)] * (rows - len(logged))
+        ended, status, used = os.wait4(process.pid, os.WNOHANG)
+        if ended:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode:
+                raise SystemExit(f"{process.args!r} ended with {process.returncode}.")
+            return logged, used.ru_maxrss * 1024 / 1e6
+        time.sleep(0.02)
 
 
 def measure(checkout: Path, log: Path, epochs: int, threads: int) -> Cost:
     """Import the log and train on it."""
     with tempfile.TemporaryDirectory() as folder:
         data, run = f"{folder}/data", f"{folder}/run"
-        command(checkout, threads, "import", str(log), "--out", data)
+        if command(checkout, threads, "import", str(log), "--out", data).wait():
+            raise SystemExit(f"the import of {log} failed.")
         words = ("train", data, "--out", run, "--model", "lightgc2n-plus", "--device", "cpu", "--epochs", str(epochs))
-        cpu_seconds, peak_mb = command(checkout, threads, *words)
-        rows = [json.loads(line) for line in Path(run, "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        seconds = [row["seconds"] for row in rows]
-        return Cost(seconds[0], min(seconds), cpu_seconds, peak_mb, rows[-1]["validation"])
+        metrics = Path(run, "metrics.jsonl")
+        logged, peak_mb = watch(command(checkout, threads, *words), metrics)
+        rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    seconds = [row["seconds"] for row in rows]
+    cpu_seconds = statistics.mean(after - before for before, after in itertools.pairwise(logged))
+    return Cost(seconds[0], statistics.mean(seconds[1:]), cpu_seconds, peak_mb, rows[-1]["validation"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--against", type=Path, help="another checkout, measured beside this one")
     parser.add_argument("--lengths", type=int, nargs="+", default=[85, 170, 340, 680])
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=3, help="at least 2")
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
-    titles = "events an account | code | s, first epoch | s, fastest epoch | CPU s in all | peak MB | validation MRR@20"
+    titles = "events an account | code | s, first epoch | s, later | CPU s, later | peak MB | validation MRR@20"
     print(f"| {titles} |\n|---:|---|---:|---:|---:|---:|---:|", flush=True)
     for length in given.lengths:
         with tempfile.TemporaryDirectory() as folder:

@@ -187,8 +187,9 @@ class LightGC2NPlus(Model):
     ) -> tuple[Float[Tensor, "B D"], LogQueries]:
         """The state after one event of each log, and the query there; few logs are read at once, to bound memory."""
         at_once, found = max(1, device_of(log).history_cells // max(1, log.shape[1] ** 2)), []
-        for some, where in zip(log.split(at_once), place.split(at_once), strict=True):
-            logs, row = self.read(encoded, some), torch.arange(len(some), device=log.device)
+        for first in range(0, max(1, len(log)), at_once):
+            logs, where = self.read(encoded, log[first : first + at_once]), place[first : first + at_once]
+            row = torch.arange(len(where), device=log.device)
             found.append((logs.states[row, where], logs.likeness[row, where]))
         states, likeness = (torch.cat(part) for part in zip(*found, strict=True))
         return states, LogQueries(log, torch.arange(len(log), device=log.device), place, likeness)
