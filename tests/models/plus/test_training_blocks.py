@@ -190,7 +190,12 @@ def test_long_logs_train_on_whole_windows_chosen_anew() -> None:
 def test_a_step_trains_on_as_many_targets_as_the_setting_says(monkeypatch: pytest.MonkeyPatch) -> None:
     train = training_of(LOGS, items=ITEMS)
     counted: list[int] = []
-    monkeypatch.setattr(LightGC2NPlus, "_loss", lambda self, encoded, whole, asked: counted.append(len(asked.at)))
+
+    def count(model: LightGC2NPlus, encoded: Tensor, whole: TrainingBatch, asked: TrainingQueries) -> Tensor:
+        counted.append(len(asked.at))
+        return encoded.sum()
+
+    monkeypatch.setattr(LightGC2NPlus, "_loss", count)
     for most in (128, 3):
         model, batch = plus(train, targets_per_log=most), whole_batch(train)
         model.losses(model.encode(), batch)
