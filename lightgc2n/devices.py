@@ -27,6 +27,7 @@ class Device:
     logit_bytes: int = 2 * 2**20  # logits that a loss holds at once
     edges_at_once: int = 2**14  # edges whose two ends are gathered at once
     pairs_at_once: int = 2**15  # pairs of items whose attention is computed at once
+    history_cells: int = 2**19  # pairs of a query and an event of its history that a training step holds at once
     is_gpu: bool = False  # asynchronous; gradients are added by atomics
     runs_triton: bool = False
     has_cuda_graphs: bool = False
@@ -116,6 +117,7 @@ CUDA = CudaDevice(
     logit_bytes=256 * 2**20,
     edges_at_once=2**20,
     pairs_at_once=2**22,
+    history_cells=2**24,
     is_gpu=True,
     runs_triton=True,
     has_cuda_graphs=True,

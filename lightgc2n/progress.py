@@ -52,14 +52,34 @@ class _LineStep(Step):
 
     def __init__(self, title: str, total: float | None, console: Console) -> None:
         super().__init__(title, total)
-        self._console, self._spoke = console, time.monotonic()
+        self._console, self._spoke, self._started = console, time.monotonic(), time.monotonic()
 
     def advance(self, amount: float = 1) -> None:
         super().advance(amount)
         if time.monotonic() - self._spoke > SECONDS_BETWEEN_LINES:
             self._spoke = time.monotonic()
-            share = f" {100 * self.done / self.total:.0f} %" if self.total else f" {self.done:,.0f}"
-            self._console.print(f"{self.title}:{share}", highlight=False, markup=False)
+            self._console.print(f"{self.title}: {self._state()}", highlight=False, markup=False)
+
+    def _state(self) -> str:
+        if not self.total or not self.done:
+            return f"{self.done:,.0f}"
+        left = (self._spoke - self._started) * (self.total - self.done) / self.done
+        return f"{100 * self.done / self.total:.0f} %, about {duration(left)} left"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the unit that suits it."""
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.0f} {unit}" if seconds >= 10 * length else f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+
+
+def pace(steps: int, seconds: float) -> str:
+    """Return the steps a second, or the seconds of a step that takes longer than one."""
+    if steps <= 0 or seconds <= steps:
+        return f"{steps / max(seconds, 1e-9):.1f} steps/s"
+    return f"{duration(seconds / steps)} a step"
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import torch
 from lightgc2n.data.splits import Split
 from lightgc2n.devices import device_of
 from lightgc2n.models.contract import Model
+from lightgc2n.progress import duration
 from lightgc2n.training.cuda_graph import WARM_UP
 from lightgc2n.training.steps import Steps, TrainingConfig
 
@@ -27,8 +28,8 @@ class Estimate:
     bytes: int
 
     def __str__(self) -> str:
-        most = _duration(self.epoch_seconds * self.most_epochs)
-        epoch = f"about {_duration(self.epoch_seconds)} an epoch, at most {most} for {self.most_epochs} epochs"
+        most = duration(self.epoch_seconds * self.most_epochs)
+        epoch = f"about {duration(self.epoch_seconds)} an epoch, at most {most} for {self.most_epochs} epochs"
         return f"estimate: {epoch}, about {self.bytes / 1e6:.0f} MB"
 
 
@@ -77,10 +78,3 @@ def _now(device: str) -> float:
     """The time when all queued steps are done."""
     device_of(device).synchronize()
     return time.perf_counter()
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("h", 3600), ("min", 60)):
-        if seconds >= 1.5 * length:
-            return f"{seconds / length:.0f} {unit}" if seconds >= 10 * length else f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"

@@ -14,7 +14,7 @@ from lightgc2n.data.splits import Split
 from lightgc2n.devices import peak_bytes
 from lightgc2n.errors import ScoreError
 from lightgc2n.models.contract import Model
-from lightgc2n.progress import SECONDS_BETWEEN_LINES, say, step
+from lightgc2n.progress import SECONDS_BETWEEN_LINES, duration, pace, say, step
 from lightgc2n.training.checkpoints import Progress, load_checkpoint, restore_optimizer, save_checkpoint
 from lightgc2n.training.epoch_log import Row, epoch_log
 from lightgc2n.training.steps import Steps, TrainingConfig
@@ -125,7 +125,7 @@ def _epoch_line(row: Row, progress: Progress, config: TrainingConfig, split: Spl
         terms.append(f"validation MRR@20 {100 * row['validation']:.2f} % (best {100 * progress.best_value:.2f} %)")
     left = (config.epochs - progress.epochs) * progress.seconds / max(1, progress.epochs)
     memory = progress.peak_bytes / 1e6
-    speed = f"{steps / max(row['seconds'], 1e-9):.1f} steps/s, at most {left:.0f} s left, {memory:.0f} MB"
+    speed = f"{pace(steps, row['seconds'])}, at most {duration(left)} left, {memory:.0f} MB"
     return f"epoch {row['epoch'] + 1}/{config.epochs}: {', '.join(terms)}; {speed}"
 
 

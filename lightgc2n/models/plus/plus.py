@@ -17,9 +17,10 @@ from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, LabelledBatch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
+from lightgc2n.devices import device_of
 from lightgc2n.layers.crossentropy import linear_cross_entropy
 from lightgc2n.layers.propagation import rows_of
-from lightgc2n.layers.windows import cut_rows, newest_part
+from lightgc2n.layers.windows import newest_part
 from lightgc2n.metrics.ranking import SELECTION_CUTOFF
 from lightgc2n.models.contract import LatentUsers, Model, Origin
 from lightgc2n.models.plus.blend import Blend, LearnedScores, NoBlend
@@ -27,6 +28,7 @@ from lightgc2n.models.plus.counted_sources import PairCounts, count_followers, c
 from lightgc2n.models.plus.repeat_calibration import RankInputs, raise_earlier_items
 from lightgc2n.models.plus.repeat_memory import NoRepeatMemory, RepeatBonus, RepeatMemory
 from lightgc2n.models.plus.same_person import NewestEventState, OnePerson, PersonState, SamePerson
+from lightgc2n.models.plus.training_blocks import Kept, TrainingQueries, sum_over_blocks
 from lightgc2n.models.plus.transitions import NoTransitions, OwnTransitions, Transitions
 from lightgc2n.models.plus.trends import NoTrends, ScoredQueries, Trends
 
@@ -61,6 +63,11 @@ class PlusConfig:
     )
     hidden: int = setting(16, at_least=1, help="Hidden width of the repeat memory.")
     max_length: int = setting(100, at_least=1, help="Newest events that are read; longer logs train in windows.")
+    targets_per_log: int = setting(
+        128,
+        at_least=1,
+        help="Mean number of targets per log in a training step; longer logs train on some windows, drawn every epoch.",
+    )
     dropout: float = setting(0.2, at_least=0.0, at_most=0.95, help="Share of features dropped in training.")
 
 
@@ -125,7 +132,8 @@ class LightGC2NPlus(Model):
 
     @property
     def cuda_graph_safe(self) -> bool:
-        return self.longest <= self.config.max_length  # longer logs are cut into a varying number of rows
+        # Longer logs are cut into a varying number of rows, of which some are chosen.
+        return self.longest <= min(self.config.max_length, self.config.targets_per_log)
 
     @property
     def has_latent_users(self) -> bool:
@@ -136,21 +144,37 @@ class LightGC2NPlus(Model):
         return self.items
 
     def losses(self, encoded: Float[Tensor, "M D"], batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
-        """The mean cross-entropy over all places that count, against all items."""
-        whole, place = batch, torch.arange(batch.log.numel(), device=batch.log.device).view_as(batch.log)
-        batch = cut_rows(replace(whole, next_item=place), self.config.max_length)  # keeps the place of each event
-        whole_at, target = batch.target, whole.next_item.flatten()[batch.target]
-        logs = self.read(encoded, batch.log)
-        queries = LogQueries.at(logs, batch.row, batch.at % batch.log.shape[1])
-        transitions = self.transition_bonus(queries, self.followers.own_at(whole, whole_at))
+        """The mean cross-entropy over all places that count, against all items.
+
+        A large batch is computed in blocks of windows, so that memory does not grow with the length of the logs.
+        """
+        queries = TrainingQueries.of(batch, self.config.max_length)
+        queries = queries.sample(self.config.targets_per_log * len(batch.log))
+        rows = self._blocks(queries)
+        if len(rows) == 1:
+            return {"next_item": self._loss(encoded, batch, queries)}
+        queries = replace(queries, kept=self.state.draw_kept(*queries.log.shape))
+        blocks = (queries.select(some) for some in rows)
+        learned = {id(tensor): tensor for tensor in (encoded, *self.parameters()) if tensor.requires_grad}
+        loss = sum_over_blocks(lambda block: self._loss(encoded, batch, block), blocks, list(learned.values()))
+        return {"next_item": loss}
+
+    def _blocks(self, queries: TrainingQueries) -> list[slice]:
+        device = device_of(queries.log)
+        if device.is_gpu and self.cuda_graph_safe:
+            return [slice(0, len(queries.log))]  # a captured step cannot ask where a block ends
+        return queries.blocks(device.history_cells)
+
+    def _loss(self, encoded: Float[Tensor, "M D"], whole: TrainingBatch, asked: TrainingQueries) -> Float[Tensor, ""]:
+        logs = self.read(encoded, asked.log, asked.kept)
+        queries = LogQueries.at(logs, asked.row, asked.place)
+        transitions = self.transition_bonus(queries, self.followers.own_at(whole, asked.whole_at))
         repeats = self.repeat_bonus(queries)
-        moment = None if batch.moments is None else batch.moments.flatten()[batch.at]
-        trends = self.trends(moment, self.bias, len(batch.at))
+        trends = self.trends(asked.moment, self.bias, len(asked.at))
         bonuses = zip(transitions, trends, (repeats.items, repeats.added), strict=True)
         columns, values = (torch.cat(part, dim=1) for part in bonuses)
-        states = rows_of(logs.states.flatten(0, 1), batch.at)
-        loss = linear_cross_entropy(states, encoded, target, batch.share, self.bias, (columns, values))
-        return {"next_item": loss}
+        states = rows_of(logs.states.flatten(0, 1), asked.at)
+        return linear_cross_entropy(states, encoded, asked.target, asked.share, self.bias, (columns, values))
 
     @torch.no_grad()
     def scores(self, encoded: Float[Tensor, "M D"], batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
@@ -178,11 +202,23 @@ class LightGC2NPlus(Model):
         within, repeats = scores[:, domain.start : domain.stop], repeats.within(domain)
         return raise_earlier_items(within, repeats.items, repeats.counts, self.memory.place)
 
-    def read(self, encoded: Float[Tensor, "M D"], log: Int[Tensor, "B T"]) -> LogStates:
+    def read(self, encoded: Float[Tensor, "M D"], log: Int[Tensor, "B T"], kept: Kept = ()) -> LogStates:
         """The state after every event, and which events are of the same person."""
         events = rows_of(encoded, log)
-        likeness = self.same_person(events)
-        return LogStates(log, self.state(events, likeness), likeness.mean(dim=1))
+        by_view, likeness = self.same_person(events)
+        return LogStates(log, self.state(events, by_view, kept), likeness)
+
+    def read_at(
+        self, encoded: Float[Tensor, "M D"], log: Int[Tensor, "B T"], place: Int[Tensor, "B"]
+    ) -> tuple[Float[Tensor, "B D"], LogQueries]:
+        """The state after one event of each log, and the query there; few logs are read at once, to bound memory."""
+        at_once, found = max(1, device_of(log).history_cells // max(1, log.shape[1] ** 2)), []
+        for first in range(0, max(1, len(log)), at_once):
+            logs, where = self.read(encoded, log[first : first + at_once]), place[first : first + at_once]
+            row = torch.arange(len(where), device=log.device)
+            found.append((logs.states[row, where], logs.likeness[row, where]))
+        states, likeness = (torch.cat(part) for part in zip(*found, strict=True))
+        return states, LogQueries(log, torch.arange(len(log), device=log.device), place, likeness)
 
     def transition_bonus(self, queries: LogQueries, own: OwnTransitions | None = None) -> Bonus:
         """The followers of the newest events, and what is added to the score of each."""
@@ -272,10 +308,9 @@ class LightGC2NPlus(Model):
     ) -> tuple[Float[Tensor, "B M"], Bonus, RepeatBonus]:
         """The scores of all items from state and transitions, and the bonuses of trends and of repeats."""
         batch = newest_part(batch, self.config.max_length)
-        logs, known = self.read(encoded, batch.history), batch.length > 0
-        row, place = torch.arange(len(known), device=known.device), (batch.length - 1).clamp(min=0)
-        states = logs.states[row, place] * known[:, None]
-        queries = LogQueries.at(logs, row, place)
+        known = batch.length > 0
+        states, queries = self.read_at(encoded, batch.history, (batch.length - 1).clamp(min=0))
+        states = states * known[:, None]
         (columns, values), repeats = self.transition_bonus(queries), self.repeat_bonus(queries)
         scores = torch.addmm(self.bias, states, encoded.T).scatter_add_(1, columns, values * known[:, None])
         trends = self.trends(batch.moment, self.bias, len(known))

@@ -1,17 +1,19 @@
 """A bonus for every item of the history: when, how often and after which item it came.
 
-Shapes: B logs, T longest log, Q queries, M items, F features, H hidden width.
+Shapes: B logs, T longest log, Q queries, C places in a list, M items, F features, H hidden width.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from lightgc2n.data.dataset import Domain
-from lightgc2n.layers.propagation import rows_of
+from lightgc2n.devices import device_of
+from lightgc2n.layers.propagation import entries_of
 from lightgc2n.models.plus.repeat_calibration import NEUTRAL, RankInputs, best_balance
 from lightgc2n.models.plus.same_person import ages_between
 
@@ -24,8 +26,7 @@ class Repeats:
     """Repeated items of logs; t is a place of a log, s is t or an earlier place."""
 
     next_place: Int[Tensor, "B T"]  # the next place with the same item; T if there is none
-    count: Int[Tensor, "B T"]  # occurrences of the item up to this place
-    earlier: Int[Tensor, "B T"]  # occurrences of the item before this place
+    earlier: Float[Tensor, "B T"]  # occurrences of the item before this place
     followed: Float[Tensor, "B T T"]  # how often the item of s came right after the item of t, before t
 
     @classmethod
@@ -33,12 +34,11 @@ class Repeats:
         places = log.shape[1]
         same = log[:, :, None] == log[:, None, :]
         age = ages_between(places, log.device)
-        later = torch.where(same & (age < 0), torch.arange(places, device=log.device), places)
+        numbers = torch.arange(places, device=log.device, dtype=torch.int32)
+        later = torch.where(same & (age < 0), numbers, places)
         before = (same & (age > 0)).float()  # [t, u]: u is before t and has its item
-        after = torch.cat(
-            [same[:, 1:].float(), same.new_zeros(len(log), 1, places).float()], dim=1
-        )  # [u, s]: place u + 1 has the item of s
-        return cls(later.amin(dim=-1), (same & (age >= 0)).sum(dim=-1), before.sum(dim=-1).long(), before @ after)
+        after = pad(same[:, 1:].float(), (0, 0, 0, 1))  # [u, s]: place u + 1 has the item of s
+        return cls(later.amin(dim=-1), before.sum(dim=-1), before @ after)
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,14 @@ class RepeatMemory(nn.Module):
             place: the newest event of each query.
             likeness: the probability that each event is of the person who acts now.
         """
-        newest, features = describe(log, row, place, likeness)
+        newest, cells, features = describe(log, row, place, likeness, listed=not device_of(log).is_gpu)
         items = log[row]
         # Most places of short logs are padding, which is one item: a gradient that sorts would add them one by one.
-        readiness = rows_of(self.readiness[:, None], items).squeeze(-1)
+        readiness = entries_of(self.readiness, cells.pick(items))
         bonus = self.outer(torch.relu(self.inner(features))).squeeze(-1) + readiness
         if not self.training:
             bonus = self.balance[0] + self.balance[1] * bonus
-        return RepeatBonus(items, bonus, newest)
+        return RepeatBonus(items, cells.spread(bonus), newest)
 
     def reset(self) -> None:
         """Remove the calibration."""
@@ -133,19 +133,63 @@ class NoRepeatMemory(nn.Module):
         return {}
 
 
+class AllPlaces:
+    """All places of the logs of all queries. A GPU computes them all: a captured step needs fixed shapes."""
+
+    def __init__(self, newest: Bool[Tensor, "Q T"]) -> None:
+        self.query = torch.arange(len(newest), device=newest.device)[:, None]
+        self.where = torch.arange(newest.shape[1], device=newest.device)
+        self.order = newest.flip(-1).cumsum(dim=-1).flip(-1).clamp(min=1)  # 1 for the newest distinct item
+
+    def pick(self, table: Shaped[Tensor, "Q T"]) -> Shaped[Tensor, "Q T"]:
+        return table
+
+    def spread(self, values: Float[Tensor, "Q T"]) -> Float[Tensor, "Q T"]:
+        return values
+
+
+class ListedPlaces:
+    """The places that count, as one list: about a third of all places of long logs."""
+
+    def __init__(self, newest: Bool[Tensor, "Q T"]) -> None:
+        self.shape = newest.shape
+        self.query, self.where = newest.nonzero(as_tuple=True)
+        self.at = self.query * newest.shape[1] + self.where
+        stop = newest.sum(dim=1, dtype=torch.int32).cumsum(dim=0)  # where the list of each query ends
+        self.order = stop[self.query] - torch.arange(len(self.query), device=newest.device)
+
+    def pick(self, table: Shaped[Tensor, "Q T"]) -> Shaped[Tensor, "C"]:
+        """The entries of the places in the list."""
+        return table.flatten().index_select(0, self.at)
+
+    def spread(self, values: Float[Tensor, "C"]) -> Float[Tensor, "Q T"]:
+        """The values at their places, 0 elsewhere."""
+        return values.new_zeros(self.shape.numel()).index_copy(0, self.at, values).view(self.shape)
+
+
 def describe(
-    log: Int[Tensor, "B T"], row: Int[Tensor, "Q"], place: Int[Tensor, "Q"], likeness: Float[Tensor, "Q T"]
-) -> tuple[Bool[Tensor, "Q T"], Float[Tensor, "Q T F"]]:
-    """The places that hold an item for the last time up to each query, and the features of the item there."""
+    log: Int[Tensor, "B T"],
+    row: Int[Tensor, "Q"],
+    place: Int[Tensor, "Q"],
+    likeness: Float[Tensor, "Q T"],
+    listed: bool = False,
+) -> tuple[Bool[Tensor, "Q T"], AllPlaces | ListedPlaces, Float[Tensor, "*cells F"]]:
+    """The places that hold an item for the last time up to each query, and the features of the item there.
+
+    Args:
+        listed: compute the features at these places alone, as one list; otherwise at all places.
+    """
     repeats = Repeats.of(log)
     places = torch.arange(log.shape[1], device=log.device)
     newest = (places <= place[:, None]) & (repeats.next_place[row] > place[:, None])
-    order = newest.flip(-1).cumsum(dim=-1).flip(-1).clamp(min=1).float()  # 1 for the newest distinct item
-    age = (place[:, None] - places + 1).clamp(min=1).float()
-    count, length = repeats.count[row].float(), (place + 1).float()[:, None].expand_as(age)
-    followed, earlier = repeats.followed[row, place], repeats.earlier[row, place].float()[:, None]
+    cells = ListedPlaces(newest) if listed else AllPlaces(newest)
+    query, where, order = cells.query, cells.where, cells.order.float()
+    age = (place[query] - where + 1).clamp(min=1).float()
+    count, length = repeats.earlier[row[query], where] + 1, (place + 1).float()[query].expand_as(age)
+    followed, earlier = repeats.followed[row[query], place[query], where], repeats.earlier[row, place][query]
+    likeness = cells.pick(likeness)
     features = (
         age.log(), order.log(), count.log(), length.log(), (age == 1).float(), (order <= RECENT).float(),
         followed.log1p(), followed / (earlier + 1), count / length, likeness, likeness * order.log(),
     )  # fmt: skip
-    return newest, torch.stack(features, dim=-1)
+    return newest, cells, torch.stack(features, dim=-1)

@@ -4,7 +4,7 @@ Shapes: B logs, T longest log, A latent users, H views, D width.
 """
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import dropout, layer_norm, normalize
 
@@ -29,9 +29,11 @@ class SamePerson(nn.Module):
         cosines = torch.einsum("btd,had->bhta", normalize(events, dim=-1), normalize(self.bases, dim=-1))
         return torch.softmax(SHARPNESS * self.sharpness.exp()[:, None, None] * cosines, dim=-1)
 
-    def forward(self, events: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T T"]:
+    def forward(self, events: Float[Tensor, "B T D"]) -> tuple[Float[Tensor, "B H T T"], Float[Tensor, "B T T"]]:
+        """The probability in each view, and the mean over the views."""
         ownership = self.ownership(events)
-        return ownership @ ownership.mT
+        joined = ownership.transpose(1, 2).flatten(2)  # a mean of products is one product: no pass over all views
+        return ownership @ ownership.mT, joined / len(self.bases) @ joined.mT
 
 
 class OnePerson(nn.Module):
@@ -46,9 +48,10 @@ class OnePerson(nn.Module):
     def ownership(self, events: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T 1"]:
         return events.new_ones(len(events), self.views, events.shape[1], 1)
 
-    def forward(self, events: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T T"]:
+    def forward(self, events: Float[Tensor, "B T D"]) -> tuple[Float[Tensor, "B H T T"], Float[Tensor, "B T T"]]:
         logs, places = events.shape[:2]
-        return torch.ones(logs, self.views, places, places, device=events.device)
+        likeness = torch.ones(logs, self.views, places, places, device=events.device)
+        return likeness, likeness[:, 0]
 
 
 class PersonState(nn.Module):
@@ -68,24 +71,47 @@ class PersonState(nn.Module):
         nn.init.normal_(self.outer.weight, std=0.02)  # close to 0, so that the residual block starts near the identity
         self.norm = nn.LayerNorm(width)
 
-    def forward(self, events: Float[Tensor, "B T D"], likeness: Float[Tensor, "B H T T"]) -> Float[Tensor, "B T D"]:
-        """The state after every event; it depends on no later event, so padding needs no mask."""
-        events = self._dropped(events)
+    def forward(
+        self,
+        events: Float[Tensor, "B T D"],
+        likeness: Float[Tensor, "B H T T"],
+        kept: tuple[Bool[Tensor, "B T _"], ...] = (),
+    ) -> Float[Tensor, "B T D"]:
+        """The state after every event; it depends on no later event, so padding needs no mask.
+
+        Args:
+            kept: what dropout keeps, from `draw_kept`; drawn here where it is empty.
+        """
+        kept_events, kept_pooled, kept_hidden = kept or (None, None, None)
+        events = self._dropped(events, kept_events)
         logs, places = events.shape[:2]
         values = self.value(events).view(logs, places, self.views, self.width).transpose(1, 2)
-        pooled = (self.weights(likeness) @ values).transpose(1, 2).flatten(2)
-        state = self.own(events) + self.gather(self._dropped(pooled))
-        hidden = self._dropped(torch.relu(self.inner(layer_norm(state, (self.width,)))))
+        weights = self.weights(likeness)
+        pooled = (weights @ values / weights.sum(dim=-1, keepdim=True)).transpose(1, 2).flatten(2)
+        state = self.own(events) + self.gather(self._dropped(pooled, kept_pooled))
+        hidden = self._dropped(torch.relu(self.inner(layer_norm(state, (self.width,)))), kept_hidden)
         return self.norm(state + self.outer(hidden))
 
     def weights(self, likeness: Float[Tensor, "B H T T"]) -> Float[Tensor, "B H T T"]:
-        """The weight of each event and of each earlier one in the mean; sums to one."""
+        """The weight of each event and of each earlier one in the mean, before they are divided by their sum."""
         ages = ages_between(likeness.shape[-1], likeness.device)
-        faded = likeness * self.fading.exp()[:, ages.clamp(min=0)] * (ages >= 0)
-        return faded / faded.sum(dim=-1, keepdim=True)
+        return likeness * (self.fading.exp()[:, ages.clamp(min=0)] * (ages >= 0))
 
-    def _dropped(self, vectors: Tensor) -> Tensor:
-        return dropout(vectors, self.drop, self.training)
+    def draw_kept(self, logs: int, places: int) -> tuple[Bool[Tensor, "B T _"], ...]:
+        """What dropout keeps of the events, the pooled values and the hidden layer of a whole batch.
+
+        On a CPU these are the draws that `dropout` would make, so blocks of any size train the same weights.
+        """
+        if not self.training or not self.drop:
+            return ()
+        widths = (self.width, self.views * self.width, 2 * self.width)
+        tables = [torch.empty(logs, places, width, dtype=torch.bool, device=self.fading.device) for width in widths]
+        return tuple(table.bernoulli_(1 - self.drop) for table in tables)
+
+    def _dropped(self, vectors: Tensor, kept: Bool[Tensor, "B T _"] | None) -> Tensor:
+        if kept is None:
+            return dropout(vectors, self.drop, self.training)
+        return vectors * (kept / (1 - self.drop))
 
 
 class NewestEventState(nn.Module):
@@ -95,8 +121,17 @@ class NewestEventState(nn.Module):
         super().__init__()
         self.own, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
 
-    def forward(self, events: Float[Tensor, "B T D"], likeness: Float[Tensor, "B H T T"]) -> Float[Tensor, "B T D"]:
+    def forward(
+        self,
+        events: Float[Tensor, "B T D"],
+        likeness: Float[Tensor, "B H T T"],
+        kept: tuple[Bool[Tensor, "B T _"], ...] = (),
+    ) -> Float[Tensor, "B T D"]:
         return self.norm(self.own(events))
+
+    def draw_kept(self, logs: int, places: int) -> tuple[Bool[Tensor, "B T _"], ...]:
+        """No dropout."""
+        return ()
 
 
 def ages_between(places: int, device: torch.device) -> Int[Tensor, "T T"]:

@@ -102,13 +102,13 @@ class Transitions(nn.Module):
             # Transitions that end at the target or pass over it have not happened yet at the time of the query.
             future = (events[:, :, None] == own.before[:, None]) * own.before_known[:, None] @ own.weights  # [Q, L, R]
             future = future * own.after_known[:, None]
-            real = counts > 0
+            real, after = counts > 0, own.after.to(columns.dtype)  # equal types compare several times faster on a CPU
             for step in range(future.shape[-1]):
-                counts = counts - future[..., step, None] * ((columns == own.after[:, step, None, None]) & real)
+                counts = counts - future[..., step, None] * ((columns == after[:, step, None, None]) & real)
             leaving = leaving - future.sum(dim=-1)
-        share = counts / (leaving + self.shrinking.exp())[..., None]
+        share_per_floor = 1 / ((leaving + self.shrinking.exp()) * self.floor.exp())  # of a single follower
         weight = (self.weight + self.person * likeness) * known
-        bonus = weight[..., None] * torch.log1p(share / self.floor.exp()[:, None])
+        bonus = weight[..., None] * torch.log1p(counts * share_per_floor[..., None])
         return columns.flatten(1).long(), bonus.flatten(1)
 
 

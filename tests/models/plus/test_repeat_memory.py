@@ -38,13 +38,36 @@ def test_every_prefix_is_described_as_if_it_were_read_alone(rows: list[list[int]
     asked = [(row, place) for row, log in enumerate(rows) for place in range(len(log))]
     row, place = tensor([row for row, _ in asked]), tensor([place for _, place in asked])
     like = torch.rand(len(asked), longest)
-    newest, features = describe(table, row, place, like)
+    newest, _, features = describe(table, row, place, like)
+    _, cells, listed = describe(table, row, place, like, listed=True)
     assert features.shape[-1] == FEATURES
     for number, (which, last) in enumerate(asked):
         wanted = told(rows[which][: last + 1], like[number].tolist())
         assert newest[number].nonzero()[:, 0].tolist() == sorted(wanted)
+        assert cells.where[cells.query == number].tolist() == sorted(wanted)
         for where, values in wanted.items():
             assert_close(features[number, where], tensor(values), rtol=1e-4, atol=1e-5)
+            one = (cells.query == number) & (cells.where == where)
+            assert_close(listed[one][0], tensor(values), rtol=1e-4, atol=1e-5)
+
+
+def test_a_list_of_places_gives_the_bonus_and_gradients_of_all_places() -> None:
+    torch.manual_seed(0)
+    memory, log = RepeatMemory(items=5, hidden=4), torch.randint(5, (3, 7))
+    row, place = torch.arange(3).repeat_interleave(7), torch.arange(7).repeat(3)
+    found = []
+    for listed in (False, True):
+        memory.zero_grad()
+        like = torch.linspace(0.1, 0.9, 21 * 7).view(21, 7).requires_grad_()
+        newest, cells, features = describe(log, row, place, like, listed)
+        bonus = cells.spread(memory.outer(torch.relu(memory.inner(features))).squeeze(-1))
+        added = torch.where(newest, bonus, 0.0)
+        (added * torch.linspace(-1, 1, added.numel()).view_as(added)).sum().backward()
+        found.append((added.detach(), like.grad, memory.inner.weight.grad, memory.outer.weight.grad))
+    for one, other in zip(*found, strict=True):
+        assert one is not None
+        assert one.any()
+        assert_close(one, other)
 
 
 def test_the_bonus_is_the_network_and_the_readiness_of_the_item() -> None:
@@ -53,7 +76,7 @@ def test_the_bonus_is_the_network_and_the_readiness_of_the_item() -> None:
         memory.readiness.copy_(tensor([0.0, 1.0, 2.0, 3.0]))
     log, row, place = tensor([[1, 3, 1]]), tensor([0]), tensor([2])
     found = memory(log, row, place, torch.ones(1, 3))
-    _, features = describe(log, row, place, torch.ones(1, 3))
+    _, _, features = describe(log, row, place, torch.ones(1, 3))
     network = memory.outer(torch.relu(memory.inner(features)))[0, :, 0]
     assert_close(found.added[0], (network + tensor([1.0, 3.0, 1.0])) * tensor([0, 1, 1]))  # item 1 where it came last
 
