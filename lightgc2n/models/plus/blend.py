@@ -6,7 +6,7 @@
 p is the softmax of the learned scores, p_s the share of the item by source s. The learned model alone is w = 1 and all
 other weights 0; the fit is pulled towards it. Only candidates are blended: the best items by p and by each p_s. Weights
 that are fitted to these order the top of a list best. All other items come behind them.
-Shapes: B queries, N items of a domain, S sources.
+Shapes: B queries, M items, S sources.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,12 +30,12 @@ Shares = Iterable[Float[Tensor, "B M"]]
 
 @dataclass(frozen=True)
 class LearnedScores:
-    """Validation queries: the learned scores of the items of a domain, and the shares of all items by each source."""
+    """Validation queries: the learned scores of all items, and their shares by each source."""
 
-    scores: Float[Tensor, "B N"]
+    scores: Float[Tensor, "B M"]
     shares: Shares
     target: Int[Tensor, "B"]
-    domain: Domain
+    domain: Domain  # the items that the target is ranked among
     rankable: Bool[Tensor, "M"]
 
 
@@ -81,22 +81,21 @@ class Blend(nn.Module):
         yield from trends
 
     def forward(
-        self, learned: Float[Tensor, "B N"], shares: Shares, domain: Domain, rankable: Bool[Tensor, "M"]
-    ) -> Float[Tensor, "B N"]:
-        """The scores of the items of a domain.
+        self, learned: Float[Tensor, "B M"], shares: Shares, rankable: Bool[Tensor, "M"]
+    ) -> Float[Tensor, "B M"]:
+        """The scores of all items.
 
         Args:
             learned: the scores of the model without the blend.
             shares: the shares of all items by each source.
             rankable: the items with events that the model or its counts know.
         """
-        inside = slice(domain.start, domain.stop)
-        share = probabilities(learned, rankable[inside])
+        share = probabilities(learned, rankable)
         scores, mixed = self.weights[0] * share.log().clamp(min=LEAST_LOG), self.mixture[0] * share
         chosen = torch.zeros(len(share), share.shape[1] + 1, dtype=torch.bool, device=share.device)  # -1 comes first
         chosen.scatter_(1, best_of(0, share) + 1, True)
         for number, source in enumerate(shares, start=1):
-            part = source[:, inside] * rankable[inside]
+            part = source * rankable
             for scale, weight in zip(SCALES, self.weights[2 * number - 1 :], strict=False):
                 scores += weight * torch.log1p(part / scale)
             mixed += self.mixture[number] * part
@@ -136,8 +135,8 @@ class NoBlend(nn.Module):
         return iter(())
 
     def forward(
-        self, learned: Float[Tensor, "B N"], shares: Shares, domain: Domain, rankable: Bool[Tensor, "M"]
-    ) -> Float[Tensor, "B N"]:
+        self, learned: Float[Tensor, "B M"], shares: Shares, rankable: Bool[Tensor, "M"]
+    ) -> Float[Tensor, "B M"]:
         return learned
 
     def fit(self, queries: Iterable[LearnedScores]) -> None:
@@ -153,14 +152,14 @@ def learned_alone(sources: int) -> Float[Tensor, "W"]:
 
 
 def behind(
-    learned: Float[Tensor, "B N"], scores: Float[Tensor, "B N"], chosen: Bool[Tensor, "B N"]
-) -> Float[Tensor, "B N"]:
+    learned: Float[Tensor, "B M"], scores: Float[Tensor, "B M"], chosen: Bool[Tensor, "B M"]
+) -> Float[Tensor, "B M"]:
     """The scores of the chosen items; all others come behind them, in the learned order."""
     lowest = torch.where(chosen, scores, torch.inf).amin(dim=1, keepdim=True)
     return torch.where(chosen, scores, lowest - 1 + learned - learned.amax(dim=1, keepdim=True))
 
 
-def probabilities(scores: Float[Tensor, "B N"], rankable: Bool[Tensor, "N"]) -> Float[Tensor, "B N"]:
+def probabilities(scores: Float[Tensor, "B M"], rankable: Bool[Tensor, "M"]) -> Float[Tensor, "B M"]:
     """The softmax over the items that can be ranked; 0 for all others."""
     return torch.where(rankable, scores, -torch.inf).softmax(dim=1)
 
@@ -175,11 +174,11 @@ def features(shares: Float[Tensor, "Q C S_and_one"], mixture: Float[Tensor, "S_a
 
 def candidates(queries: LearnedScores) -> Candidates:
     """The candidates of each query with their shares."""
-    inside = slice(queries.domain.start, queries.domain.stop)
-    allowed, target = queries.rankable[inside], (queries.target - queries.domain.start)[:, None]
-    every = [probabilities(queries.scores, allowed), *(share[:, inside] * allowed for share in queries.shares)]
+    rankable, target = queries.rankable, queries.target[:, None]
+    every = [probabilities(queries.scores, rankable), *(share * rankable for share in queries.shares)]
     items = torch.cat([best_of(number, share) for number, share in enumerate(every)], dim=1).sort(dim=1).values
     exists = items.diff(dim=1, prepend=torch.full_like(items[:, :1], -1)) > 0  # each item once, and no padding
+    exists &= (items >= queries.domain.start) & (items < queries.domain.stop)
     is_target = (items == target) & exists
     return Candidates(
         torch.stack([share.gather(1, items.clamp(min=0)) for share in every], dim=-1),
@@ -189,7 +188,7 @@ def candidates(queries: LearnedScores) -> Candidates:
     )
 
 
-def best_of(number: int, share: Float[Tensor, "B N"]) -> Int[Tensor, "B C"]:
+def best_of(number: int, share: Float[Tensor, "B M"]) -> Int[Tensor, "B C"]:
     """The items that are candidates by the learned model (number 0) or by a source; -1 where it has no more."""
     kept = SOURCE_CANDIDATES if number else LEARNED_CANDIDATES
     best = share.topk(min(kept, share.shape[1]), dim=1)

@@ -179,10 +179,10 @@ class LightGC2NPlus(Model):
     @torch.no_grad()
     def scores(self, encoded: Float[Tensor, "M D"], batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
         """Scores from the newest `max_length` events: the learned ones, blended with counted evidence."""
-        learned = self.learned_scores(encoded, batch, domain)
         if not self.blend.is_fitted:
-            return learned
-        return self.blend(learned, self.shares(batch), domain, self.rankable)
+            return self.learned_scores(encoded, batch, domain)
+        learned = self.learned_scores(encoded, batch, Domain("all", 0, len(self.bias)))
+        return self.blend(learned, self.shares(batch), self.rankable)[:, domain.start : domain.stop]
 
     @property
     def rankable(self) -> Bool[Tensor, "M"]:
@@ -270,8 +270,9 @@ class LightGC2NPlus(Model):
             model = copy.deepcopy(self)
             model.refresh(origin.known)
         for asked in origin.queries():
-            domain = asked.among or Domain("all", 0, len(self.bias))
-            scores = model.learned_scores(model.items, asked.batch, domain)
+            everything = Domain("all", 0, len(self.bias))
+            scores = model.learned_scores(model.items, asked.batch, everything)
+            domain = asked.among or everything
             yield LearnedScores(scores, model.shares(asked.batch), asked.target, domain, model.rankable)
 
     def fitted(self) -> dict[str, float]:

@@ -13,7 +13,7 @@ from lightgc2n.models.plus.blend_fit import Candidates, fit_mixture, fit_weights
 from lightgc2n.models.plus.counted_sources import count_neighbours
 from tests.graph.logs import training_of
 
-ALL, ITEMS = Domain("all", 0, 4), torch.ones(4, dtype=torch.bool)
+ITEMS = torch.ones(4, dtype=torch.bool)
 LEARNED = tensor([[0.4, 0.3, 0.2, 0.1]])
 # Six sources that give shares to item 3 alone, or to items 2 and 3.
 SHARES = [tensor([[0, 0, 0.25, 0.125]]), *[torch.zeros(1, 4)] * 2, tensor([[0, 0, 0, 0.5]]), *[torch.zeros(1, 4)] * 2]
@@ -27,7 +27,7 @@ def test_the_score_by_hand() -> None:
     layer = blend()
     layer.weights.copy_(tensor([0.5, 0.1, 0.3, *[0.0] * 4, 0.2, *[0.0] * 5, 0.25]))
     layer.mixture.copy_(tensor([0.7, 0.1, 0, 0, 0.2, 0, 0]))
-    actual = layer(LEARNED.log(), SHARES, ALL, ITEMS)[0]
+    actual = layer(LEARNED.log(), SHARES, ITEMS)[0]
     assert_close(actual[0], tensor(0.5 * math.log(0.4) + 0.25 * math.log(0.7 * 0.4)))
     counted = 0.1 * math.log1p(0.125 / 1e-4) + 0.3 * math.log1p(0.125 / 1e-2) + 0.2 * math.log1p(0.5 / 1e-4)
     mixed = 0.7 * 0.1 + 0.1 * 0.125 + 0.2 * 0.5
@@ -36,25 +36,24 @@ def test_the_score_by_hand() -> None:
 
 def test_without_a_fit_the_order_is_the_learned_one() -> None:
     assert not blend().is_fitted
-    assert_close(blend()(LEARNED.log(), SHARES, ALL, ITEMS), LEARNED.log())
+    assert_close(blend()(LEARNED.log(), SHARES, ITEMS), LEARNED.log())
 
 
 def test_items_without_events_come_last() -> None:
     layer = blend()
     layer.weights.copy_(tensor([-0.5, *[0.0] * 12, 1.0]))  # a negative weight must not lift what has no probability
     layer.mixture.copy_(tensor([0.9, 0.1, 0, 0, 0, 0, 0]))
-    scores = layer(tensor([[0.0, 5.0, 1.0, 2.0]]), SHARES, ALL, tensor([True, False, True, True]))
+    scores = layer(tensor([[0.0, 5.0, 1.0, 2.0]]), SHARES, tensor([True, False, True, True]))
     assert scores.argmin(dim=1).tolist() == [1]
     assert scores.isfinite().all()
 
 
-def test_the_score_of_a_domain_is_that_of_its_items() -> None:
-    layer, inside = blend(), Domain("later", 2, 4)
-    layer.weights.copy_(torch.linspace(0.1, 1.0, 14))
-    layer.mixture.copy_(torch.full((7,), 1 / 7))
-    within = layer(LEARNED.log()[:, 2:], SHARES, inside, ITEMS)
-    alone = [share[:, 2:] for share in SHARES]
-    assert_close(within, layer(LEARNED.log()[:, 2:], alone, Domain("all", 0, 2), ITEMS[2:]))
+def test_candidates_of_another_domain_do_not_count_in_the_fit() -> None:
+    shares, target = [share.clone() for share in SHARES], tensor([3])
+    chosen = candidates(LearnedScores(LEARNED.log(), shares, target, Domain("later", 2, 4), ITEMS))
+    assert chosen.exists.sum() == 2
+    assert_close(chosen.shares[0, chosen.exists[0], 0], LEARNED[0, 2:])
+    assert chosen.place.tolist() == [int(chosen.exists[0].nonzero()[1])]
 
 
 def test_candidates_are_the_best_by_the_model_and_by_each_source() -> None:
@@ -69,7 +68,7 @@ def test_candidates_are_the_best_by_the_model_and_by_each_source() -> None:
     layer = blend()
     layer.weights.copy_(torch.linspace(-0.5, 1.0, 14))
     layer.mixture.copy_(torch.full((7,), 1 / 7))
-    blended = layer(scores, shares, domain, rankable)
+    blended = layer(scores, shares, rankable)
     for row in range(rows):
         top = set(scores[row].where(rankable, -torch.inf).topk(100).indices.tolist()) | (set(range(20)) - {5})
         assert int(chosen.exists[row].sum()) == len(top)
@@ -114,7 +113,7 @@ def test_a_fit_finds_the_source_that_knows() -> None:
     queries = LearnedScores(torch.randn(rows, 50, generator=generator), shares, target, Domain("all", 0, 50), items)
     layer.fit([queries])
     assert layer.is_fitted
-    scores = layer(queries.scores, shares, queries.domain, items)
+    scores = layer(queries.scores, shares, items)
     assert (scores.argmax(dim=1) == target).float().mean() > 0.95
 
 
@@ -123,7 +122,7 @@ def test_features_are_what_the_weights_are_multiplied_with() -> None:
     layer.weights.copy_(torch.linspace(-0.5, 1.0, 14))
     layer.mixture.copy_(torch.full((7,), 1 / 7))
     shares = torch.stack([LEARNED, *SHARES], dim=-1)
-    assert_close(features(shares, layer.mixture) @ layer.weights, layer(LEARNED.log(), SHARES, ALL, ITEMS))
+    assert_close(features(shares, layer.mixture) @ layer.weights, layer(LEARNED.log(), SHARES, ITEMS))
     assert_close(learned_alone(6), tensor([1.0, *[0.0] * 13]))
 
 
