@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from lightgc2n.errors import OutputError
+from lightgc2n.errors import OUT, OutputError
 from lightgc2n.files.atomic_writes import new_file, refuse_existing
 from lightgc2n.recommending.results import Recommendations
 
@@ -23,7 +23,7 @@ def refuse_output(path: Path, force: bool) -> None:
     if path.suffix not in WRITERS:
         raise OutputError(f"{path}: expected a name that ends in {', '.join(WRITERS)}.")
     if path.is_dir():
-        raise OutputError(f"{path} is a folder. Choose another --out.")
+        raise OutputError(f"{path} is a folder. Choose another {OUT}.")
     refuse_existing(path, force)
 
 

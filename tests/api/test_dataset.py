@@ -142,8 +142,8 @@ def test_a_wrong_column_suggests_the_nearest() -> None:
         ([1, 2], r"expected a data frame of pandas or polars, or an Arrow table, found list"),
         (pandas_frame().iloc[:0], r"frame: expected events, found none"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), r"two columns have the same name"),
-        (pd.DataFrame({"user": ["a"], "item": [["x"]]}), r"column item: expected one value a row, found a list"),
-        (pl.DataFrame({"user": ["a"], "item": [["x"]]}), r"column item: expected one value a row, found List"),
+        (pd.DataFrame({"user": ["a"], "item": [["x"]]}), r"column item: expected one value per row, found a list"),
+        (pl.DataFrame({"user": ["a"], "item": [["x"]]}), r"column item: expected one value per row, found List"),
     ],
 )
 def test_what_is_no_log_is_refused(frame: Any, message: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import lightgc2n as lg
 from lightgc2n.errors import FORCE, HISTORY, OUT, DataError, OutputError, option
+from lightgc2n.files.atomic_writes import claim_folder
 from tests.api.world import COLUMNS, data, pandas_frame, run
 
 OPTION = re.compile(r"(^|[\s(`'])--?[a-z]")
@@ -89,7 +90,8 @@ def another_start(folder: Path) -> object:
 def another_comparison(folder: Path) -> object:
     """An unfinished comparison of another model stands in the place of its folder."""
     partial = folder / "out.partial"
-    (partial / "finished").mkdir(parents=True)
+    claim_folder(partial, "unfinished comparison")
+    (partial / "finished").mkdir()
     (partial / "finished" / "markov.json").write_text("{}")
     return lg.compare(data(), models=["popularity"], out=folder / "out", **QUIET)
 
@@ -147,9 +149,9 @@ CASES = {
     "ties": Case(lambda _: lg.Dataset.from_frame(pandas_frame(), ties="x", **QUIET), "--ties: unknown order 'x'"),
     "a delimiter": Case(from_path("user,item\na,x\n", delimiter="ab"), "--delimiter: expected one character"),
     "a format": Case(from_path("user,item\na,x\n", format="cvs"), "--format: unknown format 'cvs'"),
-    "options without columns": Case(from_path("a\tx\n", format="logs", account="a"), "or name a --format."),
+    "options without columns": Case(from_path("a\tx\n", format="logs", account="a"), "or give another --format."),
     "a format that is not told": Case(
-        in_folder(lambda folder: lg.Dataset.from_path(folder / "mine.txt", **QUIET)), "Name it with --format, one of"
+        in_folder(lambda folder: lg.Dataset.from_path(folder / "mine.txt", **QUIET)), "Give it with --format, one of"
     ),
     "no dataset": Case(lambda folder: lg.Dataset.load(folder), "lightgc2n import SOURCE --out "),
     "a dataset where it is saved": Case(in_folder(lambda folder: data().save(folder)), "replace it with --force."),
@@ -163,7 +165,7 @@ CASES = {
     "a simple baseline": Case(train(model="markov", settings={}), "it needs no training. Use lightgc2n compare."),
     "times": Case(lambda _: lg.compare(_timeless(), protocol="time", **QUIET), "Use --protocol last."),
     "windows": Case(windows(), "Use --protocol windows, or import the whole logs."),
-    "targets of each domain": Case(two_domains, "--target-in-input: with a target for each domain"),
+    "targets of each domain": Case(two_domains, "--target-in-input: not possible with one target for each domain"),
     "no run": Case(lambda folder: lg.load(folder), "Make one with: lightgc2n train DIR --out RUN"),
     "moved data": Case(moved_data, "Say where it is with --data DIR."),
     "other data": Case(other_data, "Give --data the dataset of the run."),

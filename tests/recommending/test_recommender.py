@@ -140,7 +140,9 @@ def test_prepared_queries_of_different_kinds_are_answered_in_order(recommender: 
 
 
 def test_similar_items_need_a_bundle(recommender: Recommender) -> None:
-    with pytest.raises(SettingError, match=r"similar items need a bundle\. Make one with: lightgc2n export"):
+    with pytest.raises(
+        SettingError, match=r"similar items need a bundle\. Make one with: lightgc2n\.load\(RUN\)\.export"
+    ):
         recommender.similar(recommender.dataset.items[0])
 
 

@@ -13,7 +13,7 @@ from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.export.onnx_tables import as_bytes
 from lightgc2n.export.people_tables import write_people
-from lightgc2n.people import assigning, contrast, count_people, count_training, session_features
+from lightgc2n.people import assigning, count_people, count_training, pair_evidence, session_features
 from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE, CountHead
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Logs, newest_sessions
@@ -139,8 +139,8 @@ def test_constants_come_from_the_bundle(
     others = {"FIT_WEIGHT": 1.5, "SUM_WEIGHT": 0.3, "DOUBT": 0.4, "STEPS": 3, "CENTRE_STEPS": 2}
     for name, value in others.items():
         monkeypatch.setattr(assigning, name, value)
-    monkeypatch.setattr(contrast, "FARTHEST", 2)
-    monkeypatch.setattr(contrast, "LEAST_RATIO", 0.3)
+    monkeypatch.setattr(pair_evidence, "FARTHEST", 2)
+    monkeypatch.setattr(pair_evidence, "LEAST_RATIO", 0.3)
     monkeypatch.setattr(count_people, "FARTHEST", 1)
     monkeypatch.setattr(session_features, "HALF_AN_HOUR", 0.5)
     write_people(tmp_path, finder, int8=False)

@@ -65,7 +65,7 @@ class TypedReader(ABC):
             self.unit = "us"
         for name in self.columns.values():
             if schema[name].is_nested():
-                raise DataError(f"{self.path}: column {name}: expected one value a row, found {schema[name]}.")
+                raise DataError(f"{self.path}: column {name}: expected one value per row, found {schema[name]}.")
         self.tally.rows += table.select(pl.len()).collect().item()
         texts = [_as_text(role, name, schema[name]) for role, name in self.columns.items()]
         row = 0
@@ -87,7 +87,7 @@ class ParquetReader(TypedReader):
     place = "{path}: row {line}"
     first_row = 1
     kind = "Parquet"
-    advice = " Is the file whole?"
+    advice = " Is the file complete?"
 
     def _names(self) -> list[str]:
         return self._scan().collect_schema().names()
@@ -159,7 +159,7 @@ def _polars_column(name: str, column: "nw.Series[Any]") -> pl.Series:
         return pl.Series(name, column.to_numpy(), nan_to_null=True)
     nested = next((value for value in column.to_list() if isinstance(value, list | tuple | set | dict)), None)
     if nested is not None:
-        raise DataError(f"{FRAME}: column {name}: expected one value a row, found a {type(nested).__name__}.")
+        raise DataError(f"{FRAME}: column {name}: expected one value per row, found a {type(nested).__name__}.")
     pairs = zip(column.to_list(), column.is_null().to_list(), strict=True)
     return pl.Series(name, [None if missing else str(value) for value, missing in pairs], dtype=pl.String)
 

@@ -198,7 +198,7 @@ def test_the_unit_is_told_by_the_usual_size() -> None:
 
 
 def test_an_unknown_unit_is_refused() -> None:
-    with pytest.raises(SettingError, match=r"--time-unit: unknown unit 'sec'.*Known: auto, iso, ms, ns, s, us"):
+    with pytest.raises(SettingError, match=r"^time_unit: unknown unit 'sec'.*Known: auto, iso, ms, ns, s, us"):
         check_unit("sec")
 
 
