@@ -2,6 +2,7 @@
 
 import resource
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -108,6 +109,19 @@ def test_who_has_most_gives_first() -> None:
         )
         assert service.client().get("/healthz").status == 200
         assert [is_closed(one) for one in [*others, *own, *third]].index(True) == 3, "who has most gives first"
+
+
+def settled_descriptors(process: int) -> set[int]:
+    """The open descriptors of a process once they no longer change: a file that was just sent may be open still."""
+
+    def now() -> set[int]:
+        return {int(one.name) for one in Path(f"/proc/{process}/fd").iterdir()}
+
+    seen = [now()]
+    while len(seen) < 4 or len({frozenset(one) for one in seen[-4:]}) > 1:
+        time.sleep(0.1)
+        seen.append(now())
+    return seen[-1]
 
 
 def test_descriptors_that_run_out_while_it_runs() -> None:

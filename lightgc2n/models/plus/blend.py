@@ -4,8 +4,8 @@
              + v · log( π_0 · p(i) + Σ_s π_s · p_s(i) )
 
 p is the softmax of the learned scores, p_s the share of the item by source s. The learned model alone is w = 1 and all
-other weights 0; the fit is pulled towards it. Only candidates are blended: the best items by p and by each p_s. Weights
-that are fitted to these order the top of a list best. All other items come behind them.
+other weights 0; the fit is pulled towards it. Blended are the 100 best items by p and all items with counted evidence;
+all others come behind them. The weights are fitted to the best of these alone, which orders the top of a list best.
 Shapes: B queries, M items, S sources.
 """
 
@@ -24,7 +24,8 @@ from lightgc2n.models.plus.counted_sources import HISTORY_SOURCES, PairCounts, h
 
 SCALES = (1e-4, 1e-2)  # shares around which each source is resolved
 LEAST_LOG, LEAST_SHARE = -60.0, 1e-12
-LEARNED_CANDIDATES, SOURCE_CANDIDATES = 100, 30  # items of each that are blended
+LEARNED_CANDIDATES, SOURCE_CANDIDATES = 100, 30  # the best items of each, which the weights are fitted to
+BEHIND = 1000.0  # further than any blended score is below zero
 Shares = Iterable[Float[Tensor, "B M"]]
 
 
@@ -91,17 +92,15 @@ class Blend(nn.Module):
             rankable: the items with events that the model or its counts know.
         """
         share = probabilities(learned, rankable)
-        scores, mixed = self.weights[0] * share.log().clamp(min=LEAST_LOG), self.mixture[0] * share
-        chosen = torch.zeros(len(share), share.shape[1] + 1, dtype=torch.bool, device=share.device)  # -1 comes first
-        chosen.scatter_(1, best_of(0, share) + 1, True)
+        alone = share.log().clamp(min=LEAST_LOG)
+        scores, mixed, chosen = self.weights[0] * alone, self.mixture[0] * share, is_best(share)
         for number, source in enumerate(shares, start=1):
-            part = source * rankable
             for scale, weight in zip(SCALES, self.weights[2 * number - 1 :], strict=False):
-                scores += weight * torch.log1p(part / scale)
-            mixed += self.mixture[number] * part
-            chosen.scatter_(1, best_of(number, part) + 1, True)
+                scores += weight * torch.log1p(source / scale)
+            mixed += self.mixture[number] * source
+            chosen |= source > 0
         scores += self.weights[-1] * torch.log(mixed + LEAST_SHARE)
-        return behind(learned, scores, chosen[:, 1:])
+        return torch.where(chosen & rankable, scores, alone - BEHIND)
 
     @torch.no_grad()
     def fit(self, queries: Iterable["LearnedScores"]) -> None:
@@ -151,12 +150,9 @@ def learned_alone(sources: int) -> Float[Tensor, "W"]:
     return torch.eye(2 + len(SCALES) * sources)[0]
 
 
-def behind(
-    learned: Float[Tensor, "B M"], scores: Float[Tensor, "B M"], chosen: Bool[Tensor, "B M"]
-) -> Float[Tensor, "B M"]:
-    """The scores of the chosen items; all others come behind them, in the learned order."""
-    lowest = torch.where(chosen, scores, torch.inf).amin(dim=1, keepdim=True)
-    return torch.where(chosen, scores, lowest - 1 + learned - learned.amax(dim=1, keepdim=True))
+def is_best(share: Float[Tensor, "B M"]) -> Bool[Tensor, "B M"]:
+    """Whether an item is among the best of the learned model."""
+    return share >= share.topk(min(LEARNED_CANDIDATES, share.shape[1]), dim=1).values[:, -1:]
 
 
 def probabilities(scores: Float[Tensor, "B M"], rankable: Bool[Tensor, "M"]) -> Float[Tensor, "B M"]:

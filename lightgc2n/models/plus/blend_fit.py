@@ -3,7 +3,7 @@
 Shapes: Q queries, C candidates, S sources, W weights.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +14,8 @@ from torch.nn.functional import pad
 PULL = 5.0  # strength of the pull towards the learned model alone
 MIXTURE_STEPS, MIXTURE_PULL = 120, 10.0
 NEWTON_STEPS, SMALLEST_STEP, SMALLEST_GAIN = 15, 1e-3, 1e-3
+QUERIES_AT_ONCE = 512
+DECIMALS = 4
 
 
 @dataclass(frozen=True)
@@ -49,23 +51,24 @@ def fit_mixture(target_shares: Float[Tensor, "Q S_and_one"]) -> Float[Tensor, "S
         mixture = (parts / parts.sum(dim=1, keepdim=True)).sum(dim=0)
         mixture[0] += MIXTURE_PULL
         mixture = mixture / mixture.sum()
-    return mixture.float()
+    return mixture.round(decimals=DECIMALS).float()
 
 
 def fit_weights(
     features: Float[Tensor, "Q C W"], exists: Bool[Tensor, "Q C"], place: Int[Tensor, "Q"], prior: Float[Tensor, "W"]
 ) -> Float[Tensor, "W"]:
-    """The weights with the largest likelihood of the targets among the candidates, pulled towards `prior`."""
+    """The weights with the largest likelihood of the targets among the candidates, pulled towards `prior`.
+
+    They are rounded, so that they do not depend on the order in which a machine adds.
+    """
     asked = place >= 0
-    features, exists, place = features[asked], exists[asked], place[asked]
-    prior = prior.to(features.device).double()
-    target = features[torch.arange(len(place), device=place.device), place].double()
-    weights, value = prior, _likelihood(features, exists, target, prior, prior)
+    problem = _Problem(features[asked], exists[asked], place[asked], prior.to(features.device).double())
+    weights, value = problem.prior, problem.likelihood(problem.prior)
     for _ in range(NEWTON_STEPS):
-        direction = _newton_direction(features, exists, target, weights, prior)
+        direction = problem.newton_direction(weights)
         step, new = 1.0, value
         while step > SMALLEST_STEP:
-            new = _likelihood(features, exists, target, weights + step * direction, prior)
+            new = problem.likelihood(weights + step * direction)
             if new > value:
                 break
             step /= 2
@@ -74,36 +77,38 @@ def fit_weights(
         weights, gain, value = weights + step * direction, new - value, new
         if gain < SMALLEST_GAIN:
             break
-    return weights.float()
+    return weights.round(decimals=DECIMALS).float()
 
 
-def _logits(
-    features: Float[Tensor, "Q C W"], exists: Bool[Tensor, "Q C"], weights: Float[Tensor, "W"]
-) -> Float[Tensor, "Q C"]:
-    return torch.where(exists, (features @ weights.float()).double(), -torch.inf)
+@dataclass(frozen=True)
+class _Problem:
+    """The penalised log-likelihood of targets among candidates, summed over blocks of queries in float64."""
 
+    features: Float[Tensor, "Q C W"]
+    exists: Bool[Tensor, "Q C"]
+    place: Int[Tensor, "Q"]
+    prior: Float[Tensor, "W"]
 
-def _likelihood(
-    features: Float[Tensor, "Q C W"],
-    exists: Bool[Tensor, "Q C"],
-    target: Float[Tensor, "Q W"],
-    weights: Float[Tensor, "W"],
-    prior: Float[Tensor, "W"],
-) -> float:
-    """The log-likelihood of the targets, less the pull of the prior."""
-    every = _logits(features, exists, weights).logsumexp(dim=1)
-    return float((target @ weights - every).sum() - PULL * (weights - prior).square().sum())
+    def likelihood(self, weights: Float[Tensor, "W"]) -> float:
+        value = -PULL * (weights - self.prior).square().sum()
+        for features, exists, target in self._blocks():
+            every = torch.where(exists, features @ weights, -torch.inf).logsumexp(dim=1)
+            value += (target @ weights - every).sum()
+        return float(value)
 
+    def newton_direction(self, weights: Float[Tensor, "W"]) -> Float[Tensor, "W"]:
+        gradient = -2 * PULL * (weights - self.prior)
+        spread = (2 * PULL + 1e-6) * torch.eye(len(weights), dtype=torch.double, device=weights.device)
+        for features, exists, target in self._blocks():
+            share = torch.where(exists, features @ weights, -torch.inf).softmax(dim=1)
+            mean = (share[:, None] @ features).squeeze(1)
+            gradient = gradient + (target - mean).sum(dim=0)
+            weighted = (features * share[..., None]).flatten(0, 1)
+            spread = spread + weighted.T @ features.flatten(0, 1) - mean.T @ mean
+        return torch.linalg.solve(spread, gradient)
 
-def _newton_direction(
-    features: Float[Tensor, "Q C W"],
-    exists: Bool[Tensor, "Q C"],
-    target: Float[Tensor, "Q W"],
-    weights: Float[Tensor, "W"],
-    prior: Float[Tensor, "W"],
-) -> Float[Tensor, "W"]:
-    share = _logits(features, exists, weights).softmax(dim=1).float()
-    mean = (share[:, None] @ features).squeeze(1)
-    gradient = (target - mean).sum(dim=0) - 2 * PULL * (weights - prior)
-    spread = ((features * share[..., None]).flatten(0, 1).T @ features.flatten(0, 1) - mean.T @ mean).double()
-    return torch.linalg.solve(spread + (2 * PULL + 1e-6) * torch.eye(len(weights), device=spread.device), gradient)
+    def _blocks(self) -> Iterator[tuple[Float[Tensor, "B C W"], Bool[Tensor, "B C"], Float[Tensor, "B W"]]]:
+        for first in range(0, len(self.place), QUERIES_AT_ONCE):
+            some = slice(first, first + QUERIES_AT_ONCE)
+            features, place = self.features[some].double(), self.place[some]
+            yield features, self.exists[some], features[torch.arange(len(place), device=place.device), place]
