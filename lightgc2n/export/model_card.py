@@ -11,6 +11,11 @@ LIMITS = (
     "Counts in the device part (how popular an item is, what follows what) are over all accounts together, but a pair "
     "of items that one account alone has had in that order is among them.",
 )
+OF_BLEND = (
+    "Scores join what was learned with counts over all accounts: what follows what, which items are within ten events "
+    "of each other, and what was frequent lately. A pair of items that one account alone has had that close is among "
+    "them. Nothing is counted that came after the data of the run.",
+)
 OF_LATENT_USERS = ("Latent users are the model's own and equally many behind every account. They are not yet people.",)
 OF_BYTES = (
     "Tables of items are rounded to bytes, a scale for each row, and what finds people to half a byte a number. The "
@@ -35,6 +40,7 @@ def model_card(config: Mapping[str, Any], sizes: Mapping[str, int], with_account
         sizes: of the files that are already there, in bytes.
     """
     limits = [*LIMITS, *(OF_LATENT_USERS if config["latent_users"] else ()), *(OF_BYTES if config["int8"] else ())]
+    limits += OF_BLEND if config.get("blend") else ()
     limits += OF_PEOPLE if config["people"] else ()
     limits += OF_ACCOUNTS if with_accounts else ()
     parts = {

@@ -41,8 +41,8 @@ class Graph:
 
     def weight(self, name: str, array: Array) -> "Value":
         """A named array of the model, stored once however often it is used."""
-        assert name not in self.weights or self.weights[name] is array, f"two weights are called {name}"
-        self.weights[name] = array
+        known = self.weights.setdefault(name, array)
+        assert known is array or np.array_equal(known, array), f"two weights are called {name}"
         return Value(self, name)
 
     def constant(self, given: "float | int | Sequence[int] | Array") -> "Value":

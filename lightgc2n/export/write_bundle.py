@@ -77,6 +77,8 @@ def write_bundle(
     graph, answer = write_graph(recommender, options.int8)
     finder = _finder(recommender) if options.people else None
     config = _config(recommender, split, plan, options, answer) | {"people": finder is not None}
+    if isinstance(recommender.model, LightGC2NPlus) and recommender.model.blend.is_fitted:
+        config["blend"] = True
     with new_folder(out, force, kind=BUNDLE) as new:
         _write_ids(new / ITEMS, recommender.dataset.items)
         if titles is not None:
@@ -176,7 +178,7 @@ def _config(
 
 
 def _measured(recommender: Recommender, split: Split) -> dict[str, Any]:
-    """The test of the model as it is exported: it knows no more than what training knew."""
+    """The test of the model as it is exported, with the counts that it is exported with."""
     learned = recommender._learned_items.cpu().numpy()
     model = recommender.model
     ranks = ranks_in_domains(recommender.name, model, split.test, split.catalogues, learned=learned)

@@ -57,11 +57,25 @@ def load_with_split(
         dataset = dataset.only(plan.domain)
     name, model, _ = load_run(run)
     split, place = split_dataset(dataset, plan.split), finder_place(run, checksum, plan.domain, plan.split)
-    return Recommender(name, model.to(device), dataset, split.train, device, place), split
+    known = counted_up_to_now(model.to(device), split)
+    return Recommender(name, model, dataset, split.train, device, place, known), split
+
+
+def counted_up_to_now(model: Model, split: Split) -> Training:
+    """Recount what the model counts on all events that the split knows, and return these events.
+
+    A plus model whose blend was never fitted keeps the counts of training: such runs answer as earlier versions did.
+    """
+    newer = split.known
+    return newer if newer is not None and model.is_finished and model.refresh(newer) else split.train
 
 
 class Recommender(AnsweringForPeople):
-    """Lists of next items from one model, which is encoded once."""
+    """Lists of next items from one model, which is encoded once.
+
+    Args:
+        known: the events that the model's counts are of, where these are newer than training.
+    """
 
     def __init__(
         self,
@@ -71,6 +85,7 @@ class Recommender(AnsweringForPeople):
         train: Training,
         device: str = "cpu",
         finder_place: FinderPlace | None = None,
+        known: Training | None = None,
     ) -> None:
         learned = np.zeros(len(dataset.accounts), dtype=bool)
         learned[train.sequence_accounts[np.diff(train.offsets) > 0]] = True
@@ -79,7 +94,7 @@ class Recommender(AnsweringForPeople):
         self._train, self._finder_place = train, finder_place
         with torch.no_grad():
             self._encoded = model.encode()
-        self._popularity = torch.as_tensor(train.popularity, device=device)
+        self._popularity = torch.as_tensor((known or train).popularity, device=device)
         self._learned_items = (self._popularity > 0) | model.scores_unseen_items
         self._learned = self._learned_items.cpu().numpy()
 
@@ -92,7 +107,7 @@ class Recommender(AnsweringForPeople):
 
     @property
     def _counts(self) -> Longs:
-        return self._train.popularity
+        return self._popularity.cpu().numpy()
 
     def _by_person(self, history: History, found: People) -> Queries:
         """As for any recommender, asked when the dataset ends."""

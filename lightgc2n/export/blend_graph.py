@@ -1,0 +1,257 @@
+"""The graph of the blend: learned scores joined with counted shares, for the one query after the newest event.
+
+An item without counted evidence keeps a score that depends on its learned score alone. That score is computed for all
+items at once; all else is computed for the items of the sources, each of which has one slot.
+Shapes: B batch, T newest events, M items, C items that sources name, S sources, L newest events whose followers and
+neighbours count, K followers or neighbours kept.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightgc2n.export.graph_interface import NOTHING, Events, array
+from lightgc2n.export.onnx_builder import BOOL, FLOAT, INT32, INT64, LAST, Array, Graph, Value, chosen, joined
+from lightgc2n.export.onnx_tables import Tables
+from lightgc2n.export.plus_bonuses import FEWEST_CODES, Pairs, room_in_bytes
+from lightgc2n.models.plus.blend import LEAST_LOG, LEAST_SHARE, SCALES, Blend
+from lightgc2n.models.plus.counted_sources import (
+    FOLLOWER_FADE,
+    FREQUENCY_FADE,
+    HISTORY_SOURCES,
+    NEIGHBOUR_FADE,
+    NEWEST,
+    OWN_REACH,
+    SHRINKAGE,
+    PairCounts,
+)
+from lightgc2n.models.plus.plus import LightGC2NPlus
+from lightgc2n.models.plus.transitions import NoTransitions
+from lightgc2n.models.plus.trends import Trends
+
+FALL = 0.85  # of a neighbour's share from one code to the next
+LOWEST_FALL = 1e-3  # of the largest share of a row; more codes make smaller steps, not smaller shares
+SMALLEST_SUM = 1e-9
+FOLLOWER, FOLLOWERS, NEIGHBOURS, OWN, RECENCY, FREQUENCY = range(1, len(HISTORY_SOURCES) + 1)
+FIRST_TREND = len(HISTORY_SOURCES) + 1
+
+
+@dataclass(frozen=True)
+class Source:
+    """Shares of items; an item that stands more than once has their sum, or the largest of them."""
+
+    number: int  # as in `Blend.mixture`, where the learned score has 0
+    shares: Value  # [B, W]
+    largest: bool = False  # then the shares are divided by the sum over all items
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Items and the sources that say something of them."""
+
+    items: Value  # [B, W]
+    sources: Sequence[Source]
+
+
+def write_blend(graph: Graph, tables: Tables, model: LightGC2NPlus, learned: Value, history: Value) -> Value:
+    """The blended scores of all items, [B, M].
+
+    Args:
+        learned: the scores of the model without the blend, [B, M].
+    """
+    assert isinstance(model.blend, Blend)
+    evidence = list(_evidence(graph, tables, model, history))
+    columns = joined([one.items for one in evidence], 1)
+    slots = Slots.of(columns, learned)
+    numbers, shares = slots.shares(evidence)
+    return _Joining(graph, tables, model, learned).scores(columns, slots, numbers, shares)
+
+
+def write_leaving(tables: Tables, model: LightGC2NPlus) -> Value | None:
+    """How often each item was followed, where the blend counts followers as the model itself does."""
+    if model.newer_followers is not None or isinstance(model.followers, NoTransitions):
+        return None
+    return _totals(tables, "followers.leaving", array(model.followers.leaving))
+
+
+def _totals(tables: Tables, name: str, totals: Array) -> Value:
+    """A count for each item, in as few bytes as whole numbers need; become floats when the graph is loaded."""
+    if (totals % 1).any():
+        return tables.numbers(name, totals)
+    return tables.graph.weight(name, totals.astype(np.min_scalar_type(int(totals.max(initial=0))))).cast(FLOAT)
+
+
+def _evidence(graph: Graph, tables: Tables, model: LightGC2NPlus, history: Value) -> Iterator[Evidence]:
+    """What each group of sources names; the history comes last, since its length varies."""
+    longest = model.config.max_length
+    newest = min(NEWEST, longest)
+    # As many columns as the newest events take, however short the history is.
+    events = Events.of(graph.add("Pad", history, [0, newest - 1, 0, 0], NOTHING)).newest(longest)
+    recent = events.newest(newest)
+    followers = model.newer_followers or model.followers.pair_counts
+    if bool((followers.counts > 0).any()):
+        # Newer counts are the blend's own; as long as there are none, it shares those that the model learned with.
+        own = "followers" if model.newer_followers is None else "newer_followers"
+        yield _followers(tables, followers, recent, newest, own)
+    if bool((model.blend.neighbours.counts > 0).any()):
+        yield _neighbours(tables, model.blend.neighbours, recent, newest)
+    if isinstance(model.trends, Trends):
+        yield _trends(tables, model, recent)
+    yield Evidence(events.items, list(_history(graph, events, longest)))
+
+
+def _followers(tables: Tables, counted: PairCounts, recent: Events, newest: int, name: str) -> Evidence:
+    pairs = Pairs(array(counted.columns), array(counted.counts), name)
+    items, counts, there = pairs.after(tables.graph, tables.int8, recent.items)
+    total = _totals(tables, f"{name}.leaving", array(counted.total)).rows(recent.items)
+    shares = counts * there / (total + SHRINKAGE).wider(2)
+    last = _one_row(shares.part(-1, LAST, 1) * recent.there.part(-1, LAST, 1).wider(2), pairs.most)
+    # The followers of the newest event stand last; those of all others count for nothing here.
+    nothing = [0, (newest - 1) * pairs.most, 0, 0]
+    alone = tables.graph.add("Pad", last, nothing, 0.0)
+    faded = _one_row(shares * _fading(recent, FOLLOWER_FADE, newest), newest * pairs.most)
+    return Evidence(_one_row(items, newest * pairs.most), [Source(FOLLOWER, alone), Source(FOLLOWERS, faded)])
+
+
+def _neighbours(tables: Tables, counted: PairCounts, recent: Events, newest: int) -> Evidence:
+    shares = array(counted.counts / (counted.total + SHRINKAGE)[:, None])
+    top = shares.max(axis=1)
+    if tables.int8:
+        shares = np.where(shares > 0, np.maximum(shares / np.maximum(top, SMALLEST_SUM)[:, None], _lowest(len(top))), 0)
+    pairs = Pairs(array(counted.columns), shares, "neighbours", FEWEST_CODES)
+    items, found, there = pairs.after(tables.graph, tables.int8, recent.items)
+    found = found * there
+    if tables.int8:
+        found = found * tables.numbers("neighbours.top", top).rows(recent.items).wider(2)
+    width = newest * pairs.most
+    faded = _one_row(found * _fading(recent, NEIGHBOUR_FADE, newest), width)
+    return Evidence(_one_row(items, width), [Source(NEIGHBOURS, faded)])
+
+
+def _lowest(items: int) -> float:
+    """The smallest part of its row's largest share that a neighbour can have, so that codes are close enough."""
+    codes = room_in_bytes(items, FEWEST_CODES)[2]
+    return max(FALL ** (codes - 1), LOWEST_FALL)
+
+
+def _fading(recent: Events, fade: float, newest: int) -> Value:
+    """The weight of each of the newest events, [B, L, 1]; the newest stands last."""
+    by_age = (fade ** np.arange(newest - 1, -1, -1)).astype(np.float32)
+    weight = recent.there * recent.there.graph.constant(by_age)
+    return (weight / weight.sum(1, keep=True).at_least(SMALLEST_SUM)).wider(2)
+
+
+def _one_row(pairs: Value, width: int) -> Value:
+    return pairs.reshape(0, width)
+
+
+def _trends(tables: Tables, model: LightGC2NPlus, recent: Events) -> Evidence:
+    """What was frequent when the last snapshot was taken: nobody's history is newer."""
+    rates = array(model.trends.rates[-1]).T
+    shares = rates / np.maximum(rates.sum(axis=1, keepdims=True), SMALLEST_SUM)
+    real = (rates > 0).any(axis=0) | (np.arange(rates.shape[1]) == 0)  # one at least
+    nobody = recent.items.part(0, 1, 1) * 0  # [B, 1]
+    items = tables.graph.weight("trends.items", array(model.trends.columns[-1])[real].astype(np.int32)).cast(INT64)
+    table, zero = tables.numbers("trends.shares", shares[:, real]), nobody.cast(FLOAT)
+    rows = [table.part(number, number + 1, 0) + zero for number in range(len(rates))]
+    return Evidence(items + nobody, [Source(FIRST_TREND + number, row) for number, row in enumerate(rows)])
+
+
+def _history(graph: Graph, events: Events, longest: int) -> Iterator[Source]:
+    """The items of the history by what came before them, by how new and by how frequent they are."""
+    same = events.numbers.equal(events.numbers.part(-1, LAST, 1)).cast(FLOAT) * events.there
+    # What comes g events after an earlier occurrence of the newest item counts 1 / g.
+    by_gap = np.array([[[*(1 / gap for gap in range(OWN_REACH, 0, -1)), 0]]], dtype=np.float32)
+    following = graph.add("Conv", same.wider(1), graph.constant(by_gap), pads=[OWN_REACH, 0]).narrower(1)
+    yield Source(OWN, following / (following.sum(1, keep=True) + 1.0))
+    ages = np.arange(longest, 0, -1, dtype=np.float32)
+    age = graph.weight("memory.ages", ages).part(events.numbers.size(1) * -1, LAST, 0)
+    yield Source(RECENCY, events.there / age, largest=True)
+    often = events.there * graph.add("Pow", age, -FREQUENCY_FADE)
+    yield Source(FREQUENCY, often / often.sum(1, keep=True).at_least(SMALLEST_SUM))
+
+
+@dataclass(frozen=True)
+class Slots:
+    """A slot for each item: the last column that holds it."""
+
+    of_column: Value  # [B, C]
+    empty: Value  # zeros, [B, C]
+
+    @classmethod
+    def of(cls, columns: Value, dense: Value) -> "Slots":
+        """The slots of the items in `columns`; `dense` only lends its shape, [B, M]."""
+        graph = columns.graph
+        number = graph.add("Range", 0, columns.size(1).reshape(), 1).cast(FLOAT)
+        empty = columns.cast(FLOAT) * 0.0
+        named = graph.add("ScatterElements", dense, columns, empty + number, axis=1)
+        return cls(graph.add("GatherElements", named, columns, axis=1).cast(INT64), empty)
+
+    def shares(self, evidence: Sequence[Evidence]) -> tuple[list[int], Value]:
+        """The number of each source, and the shares of the items by each of them, [B, S, C]."""
+        found: dict[int, Value] = {}
+        start: Value | int = 0
+        for one in evidence:
+            stop: Value | int = LAST if one is evidence[-1] else one.items.size(1) + start
+            slots = self.of_column.part(start, stop, 1)
+            found |= {source.number: self._spread(source, slots) for source in one.sources}
+            start = stop
+        return list(found), joined([share.wider(1) for share in found.values()], 1)
+
+    def _spread(self, source: Source, slots: Value) -> Value:
+        kind = "max" if source.largest else "add"
+        spread = slots.graph.add("ScatterElements", self.empty, slots, source.shares, axis=1, reduction=kind)
+        return spread / spread.sum(1, keep=True).at_least(SMALLEST_SUM) if source.largest else spread
+
+
+def _flags(graph: Graph, name: str, flags: Array) -> Value:
+    """A flag for each item, eight in a byte; taken apart when the graph is loaded."""
+    places = graph.constant(2 ** np.arange(8, dtype=np.int32))
+    bits = graph.weight(name, np.packbits(flags, bitorder="little")).cast(INT32).wider(1) / places
+    bits = graph.add("Mod", bits, graph.constant(np.array(2, dtype=np.int32)))
+    return bits.reshape(-1).part(0, len(flags), 0).cast(BOOL)
+
+
+class _Joining:
+    """The formula of `Blend.forward`."""
+
+    def __init__(self, graph: Graph, tables: Tables, model: LightGC2NPlus, learned: Value) -> None:
+        self.graph, self.blend = graph, model.blend
+        self.rankable = None if bool(model.rankable.all()) else _flags(graph, "blend.rankable", array(model.rankable))
+        if self.rankable is not None:
+            learned = chosen(self.rankable, learned, -np.inf)
+        # The logarithm comes first, since onnxruntime takes exponentials of many numbers far faster than logarithms.
+        logarithm = graph.add("LogSoftmax", learned, axis=-1)
+        self.share = logarithm.apply("Exp")
+        self.alone = logarithm.at_least(LEAST_LOG) * float(self.blend.weights[0])
+
+    def scores(self, columns: Value, slots: Slots, numbers: list[int], shares: Value) -> Value:
+        """The scores of all items, [B, M]."""
+        own, alone = (self.graph.add("GatherElements", one, columns, axis=1) for one in (self.share, self.alone))
+        mixed = self._sum_of(self.blend.mixture[numbers], shares)
+        found = alone + self._counted(numbers, shares) + self._mixed(own, mixed)
+        found = self.graph.add("GatherElements", found, slots.of_column, axis=1)
+        dense = self.alone + self._mixed(self.share, None)
+        return self._last(self.graph.add("ScatterElements", dense, columns, found, axis=1))
+
+    def _counted(self, numbers: list[int], shares: Value) -> Value:
+        """The weighted logarithms of the shares, at each scale."""
+        resolved = joined([shares * (1 / scale) for scale in SCALES], 1)
+        places = [2 * number - 1 + scale for scale in range(len(SCALES)) for number in numbers]
+        return self._sum_of(self.blend.weights[places], (resolved + 1.0).apply("Log"))
+
+    def _mixed(self, own: Value, mixed: Value | None) -> Value:
+        total = own * float(self.blend.mixture[0])
+        total = total + LEAST_SHARE if mixed is None else total + mixed + LEAST_SHARE
+        return total.apply("Log") * float(self.blend.weights[-1])
+
+    def _sum_of(self, weights: Array, shares: Value) -> Value:
+        return self.graph.add("MatMul", array(weights)[None], shares).narrower(1)
+
+    def _last(self, scores: Value) -> Value:
+        """Items without events stand behind all others."""
+        if self.rankable is None:
+            return scores
+        lowest = self.graph.add("ReduceMin", scores, [1], keepdims=1)
+        return chosen(self.rankable, scores, lowest - 1.0)
