@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from lightgc2n.export.graph_interface import NOTHING, Events, array
 from lightgc2n.export.onnx_builder import BOOL, FLOAT, INT32, INT64, LAST, Array, Graph, Value, chosen, joined
@@ -65,7 +66,7 @@ def write_blend(graph: Graph, tables: Tables, model: LightGC2NPlus, learned: Val
     columns = joined([one.items for one in evidence], 1)
     slots = Slots.of(columns, learned)
     numbers, shares = slots.shares(evidence)
-    return _Joining(graph, tables, model, learned).scores(columns, slots, numbers, shares)
+    return Joining(model.blend, learned, _rankable(graph, model)).scores(columns, slots, numbers, shares)
 
 
 def write_leaving(tables: Tables, model: LightGC2NPlus) -> Value | None:
@@ -94,10 +95,10 @@ def _evidence(graph: Graph, tables: Tables, model: LightGC2NPlus, history: Value
         # Newer counts are the blend's own; as long as there are none, it shares those that the model learned with.
         own = "followers" if model.newer_followers is None else "newer_followers"
         yield _followers(tables, followers, recent, newest, own)
-    if bool((model.blend.neighbours.counts > 0).any()):
+    if isinstance(model.blend, Blend) and bool((model.blend.counts > 0).any()):
         yield _neighbours(tables, model.blend.neighbours, recent, newest)
     if isinstance(model.trends, Trends):
-        yield _trends(tables, model, recent)
+        yield _trends(tables, model.trends, recent)
     yield Evidence(events.items, list(_history(graph, events, longest)))
 
 
@@ -146,13 +147,13 @@ def _one_row(pairs: Value, width: int) -> Value:
     return pairs.reshape(0, width)
 
 
-def _trends(tables: Tables, model: LightGC2NPlus, recent: Events) -> Evidence:
+def _trends(tables: Tables, trends: Trends, recent: Events) -> Evidence:
     """What was frequent when the last snapshot was taken: nobody's history is newer."""
-    rates = array(model.trends.rates[-1]).T
+    rates = array(trends.rates[-1]).T
     shares = rates / np.maximum(rates.sum(axis=1, keepdims=True), SMALLEST_SUM)
     real = (rates > 0).any(axis=0) | (np.arange(rates.shape[1]) == 0)  # one at least
     nobody = recent.items.part(0, 1, 1) * 0  # [B, 1]
-    items = tables.graph.weight("trends.items", array(model.trends.columns[-1])[real].astype(np.int32)).cast(INT64)
+    items = tables.graph.weight("trends.items", array(trends.columns[-1])[real].astype(np.int32)).cast(INT64)
     table, zero = tables.numbers("trends.shares", shares[:, real]), nobody.cast(FLOAT)
     rows = [table.part(number, number + 1, 0) + zero for number in range(len(rates))]
     return Evidence(items + nobody, [Source(FIRST_TREND + number, row) for number, row in enumerate(rows)])
@@ -205,31 +206,27 @@ class Slots:
         return spread / spread.sum(1, keep=True).at_least(SMALLEST_SUM) if source.largest else spread
 
 
-def _flags(graph: Graph, name: str, flags: Array) -> Value:
-    """A flag for each item, eight in a byte; taken apart when the graph is loaded."""
-    places = graph.constant(2 ** np.arange(8, dtype=np.int32))
-    bits = graph.weight(name, np.packbits(flags, bitorder="little")).cast(INT32).wider(1) / places
-    bits = graph.add("Mod", bits, graph.constant(np.array(2, dtype=np.int32)))
-    return bits.reshape(-1).part(0, len(flags), 0).cast(BOOL)
+class Joining:
+    """The formula of `Blend.forward`: dense for what is learned, and exact for the items that sources name."""
 
+    def __init__(self, blend: Blend, learned: Value, rankable: Value | None) -> None:
+        """Of learned scores.
 
-class _Joining:
-    """The formula of `Blend.forward`."""
-
-    def __init__(self, graph: Graph, tables: Tables, model: LightGC2NPlus, learned: Value) -> None:
-        self.graph, self.blend = graph, model.blend
-        self.rankable = None if bool(model.rankable.all()) else _flags(graph, "blend.rankable", array(model.rankable))
-        if self.rankable is not None:
-            learned = chosen(self.rankable, learned, -np.inf)
-        # The logarithm comes first, since onnxruntime takes exponentials of many numbers far faster than logarithms.
-        logarithm = graph.add("LogSoftmax", learned, axis=-1)
+        Args:
+            rankable: a flag for each item, or none where all items can be ranked.
+        """
+        self.graph, self.blend, self.rankable = learned.graph, blend, rankable
+        if rankable is not None:
+            learned = chosen(rankable, learned, -np.inf)
+        # The logarithm comes first: onnxruntime takes exponentials of many numbers far faster than logarithms.
+        logarithm = self.graph.add("LogSoftmax", learned, axis=-1)
         self.share = logarithm.apply("Exp")
-        self.alone = logarithm.at_least(LEAST_LOG) * float(self.blend.weights[0])
+        self.alone = logarithm.at_least(LEAST_LOG) * float(blend.weights[0])
 
     def scores(self, columns: Value, slots: Slots, numbers: list[int], shares: Value) -> Value:
         """The scores of all items, [B, M]."""
         own, alone = (self.graph.add("GatherElements", one, columns, axis=1) for one in (self.share, self.alone))
-        mixed = self._sum_of(self.blend.mixture[numbers], shares)
+        mixed = self._weighted(self.blend.mixture[numbers], shares)
         found = alone + self._counted(numbers, shares) + self._mixed(own, mixed)
         found = self.graph.add("GatherElements", found, slots.of_column, axis=1)
         dense = self.alone + self._mixed(self.share, None)
@@ -239,14 +236,15 @@ class _Joining:
         """The weighted logarithms of the shares, at each scale."""
         resolved = joined([shares * (1 / scale) for scale in SCALES], 1)
         places = [2 * number - 1 + scale for scale in range(len(SCALES)) for number in numbers]
-        return self._sum_of(self.blend.weights[places], (resolved + 1.0).apply("Log"))
+        return self._weighted(self.blend.weights[places], (resolved + 1.0).apply("Log"))
 
-    def _mixed(self, own: Value, mixed: Value | None) -> Value:
+    def _mixed(self, own: Value, counted: Value | None) -> Value:
         total = own * float(self.blend.mixture[0])
-        total = total + LEAST_SHARE if mixed is None else total + mixed + LEAST_SHARE
+        total = total + LEAST_SHARE if counted is None else total + counted + LEAST_SHARE
         return total.apply("Log") * float(self.blend.weights[-1])
 
-    def _sum_of(self, weights: Array, shares: Value) -> Value:
+    def _weighted(self, weights: Tensor, shares: Value) -> Value:
+        """The sum over sources, [B, C]."""
         return self.graph.add("MatMul", array(weights)[None], shares).narrower(1)
 
     def _last(self, scores: Value) -> Value:
@@ -255,3 +253,14 @@ class _Joining:
             return scores
         lowest = self.graph.add("ReduceMin", scores, [1], keepdims=1)
         return chosen(self.rankable, scores, lowest - 1.0)
+
+
+def _rankable(graph: Graph, model: LightGC2NPlus) -> Value | None:
+    """A flag for each item, eight in a byte; taken apart when the graph is loaded."""
+    flags = array(model.rankable)
+    if flags.all():
+        return None
+    places = graph.constant(2 ** np.arange(8, dtype=np.int32))
+    bits = graph.weight("blend.rankable", np.packbits(flags, bitorder="little")).cast(INT32).wider(1) / places
+    bits = graph.add("Mod", bits, graph.constant(np.array(2, dtype=np.int32)))
+    return bits.reshape(-1).part(0, len(flags), 0).cast(BOOL)
