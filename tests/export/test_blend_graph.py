@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +13,20 @@ from safetensors.numpy import load_file
 
 from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Domain
-from lightgc2n.data.splits import SplitConfig
 from lightgc2n.export.blend_graph import Slots
 from lightgc2n.export.onnx_builder import FLOAT, INT64, Graph
 from lightgc2n.export.write_bundle import ExportOptions, export_run, write_graph, write_weights
 from lightgc2n.models.plus.plus import LightGC2NPlus
 from lightgc2n.recommending.bundle import load_bundle
 from lightgc2n.recommending.recommender import Recommender, load
-from lightgc2n.training.run import evaluate_run, train_run
-from lightgc2n.training.runs import RunPlan
-from lightgc2n.training.steps import TrainingConfig
+from lightgc2n.training.run import evaluate_run
 from tests.export.test_onnx_tables import computed
-from tests.export.town import SETTINGS, _place, bundle_of, data, run_of
+from tests.export.town import BY_TIME, bundle_of, run_of
 from tests.recommending.test_bundle import assert_same, reciprocal_ranks
 from tests.recommending.test_recommender import log_of
 
 LENGTHS = (0, 1, 2, 3, 9, 10, 11, 29, 30, 31, 32, 80)  # plus reads 30 events here, and 10 of them have neighbours
 NEAR = 1e-6  # of the largest score
-
-
-@cache
-def run_by_time() -> Path:
-    """A run whose split knows events that came after training."""
-    folder = _place() / "run-by-time"
-    training = TrainingConfig(epochs=2, batch_size=16, learning_rate=0.01)
-    split, settings = SplitConfig(protocol="time"), SETTINGS["lightgc2n-plus"]
-    train_run(RunPlan(data(), "lightgc2n-plus", split=split, settings=settings, training=training), folder)
-    return folder
 
 
 def histories(items: int, random: np.random.Generator) -> list[list[int]]:
@@ -84,7 +70,7 @@ def assert_near(found: Any, wanted: Any, asked: list[list[int]]) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_scores_are_those_of_torch(by_time: bool, seed: int, tmp_path: Path) -> None:
     """With the weights that were fitted, and with random ones, so that no source is too weak to matter."""
-    recommender, random = load(run_by_time() if by_time else run_of("lightgc2n-plus")), np.random.default_rng(seed)
+    recommender, random = load(run_of(BY_TIME) if by_time else run_of("lightgc2n-plus")), np.random.default_rng(seed)
     blend = recommender.model.blend
     assert blend.is_fitted
     assert len(blend.mixture) == 11, "six sources of the history, four half-lives, and the learned score"
@@ -130,8 +116,8 @@ def test_lists_are_the_same_whatever_is_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("int8", [False, True])
 def test_newer_counts_are_exported(int8: bool, tmp_path: Path) -> None:
     """Under a split by time a run counts up to the test's cut, and so does its bundle."""
-    config = export_run(run_by_time(), tmp_path / "bundle", ExportOptions(int8=int8, people=False))
-    torch_, onnx = load(run_by_time()), load_bundle(tmp_path / "bundle")
+    config = export_run(run_of(BY_TIME), tmp_path / "bundle", ExportOptions(int8=int8, people=False))
+    torch_, onnx = load(run_of(BY_TIME)), load_bundle(tmp_path / "bundle")
     model = torch_.model
     assert isinstance(model, LightGC2NPlus)
     assert model.newer_followers is not None
@@ -140,7 +126,7 @@ def test_newer_counts_are_exported(int8: bool, tmp_path: Path) -> None:
     name = "bytes" if int8 else "columns"
     assert (len(tables[f"followers.{name}"]), len(tables[f"newer_followers.{name}"])) == (old, new)
     assert new > old
-    ranks = evaluate_run(run_by_time()).ranks["lightgc2n-plus"]
+    ranks = evaluate_run(run_of(BY_TIME)).ranks["lightgc2n-plus"]
     assert config["metrics"]["values"]["MRR@20"] == pytest.approx(float(np.where(ranks <= 20, 1 / ranks, 0).mean()))
     np.testing.assert_array_equal(onnx.device.popularity > 0, model.rankable.numpy())
     if not int8:
@@ -152,7 +138,7 @@ def test_newer_counts_are_exported(int8: bool, tmp_path: Path) -> None:
 
 
 def test_bytes_keep_the_ranking(tmp_path: Path) -> None:
-    for run in (run_of("lightgc2n-plus"), run_by_time()):
+    for run in (run_of("lightgc2n-plus"), run_of(BY_TIME)):
         for int8 in (False, True):
             export_run(run, tmp_path / str(int8), ExportOptions(int8=int8, people=False), force=True)
         exact, rounded = (reciprocal_ranks(load_bundle(tmp_path / str(int8))) for int8 in (False, True))
