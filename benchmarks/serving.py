@@ -19,9 +19,10 @@ import numpy as np
 import torch
 
 from lightgc2n import zoo
-from lightgc2n.data.dataset import Dataset, Domain
+from lightgc2n.data.dataset import Domain, load_dataset, write_dataset
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.export.write_bundle import ExportOptions, write_bundle
+from lightgc2n.models.plus.blend import Blend
 from lightgc2n.models.plus.plus import LightGC2NPlus
 from lightgc2n.recommending.bundle_files import part_sizes
 from lightgc2n.recommending.load_bundle import load_bundle
@@ -31,28 +32,35 @@ from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.training.runs import RunPlan, plan_of
 
 HISTORY, ACCOUNTS, QUESTIONS = 20, 300, 512
-UNTRAINED = ("lightgc2n", "lightgc2n-plus", "sasrec")
+UNTRAINED = ("lightgc2n", "lightgc2n-plus", "lightgc2n-plus-wo-blend", "sasrec")
 
 
-def untrained(name: str, items: int) -> tuple[Recommender, RunPlan]:
+def untrained(name: str, items: int, folder: Path) -> tuple[Recommender, RunPlan]:
     """A model with its first weights, on random logs over a catalogue of this size."""
-    random = np.random.default_rng(0)
+    random, folder = np.random.default_rng(0), folder / f"{name} {items}"
     events = np.minimum(random.zipf(1.2, size=ACCOUNTS * 40) - 1, items - 1).astype(np.int32)
-    dataset = Dataset(
-        manifest={"name": f"{items:,} items", "kind": "logs", "checksum": "none"},
+    folder.mkdir()
+    write_dataset(
+        folder,
+        name=f"{items:,} items",
+        kind="logs",
         accounts=[f"a{number}" for number in range(ACCOUNTS)],
         items=[f"i{number}" for number in range(items)],
-        domains=(Domain("all", 0, items),),
+        domains=[Domain("all", 0, items)],
         offsets=np.arange(0, len(events) + 1, 40),
         sequence_accounts=np.arange(ACCOUNTS, dtype=np.int32),
         events=events,
     )
+    dataset = load_dataset(folder)
     split = split_dataset(dataset, SplitConfig())
     torch.manual_seed(0)
     model = zoo.build(name, split.train)
     if isinstance(model, LightGC2NPlus):
         model.memory.balance.copy_(torch.tensor([0.0, 1.0, 10.0]))  # all that a trained one does
-    return run_recommender(name, model, dataset, split.train), RunPlan(Path(), name)
+        if isinstance(model.blend, Blend):
+            model.blend.weights.fill_(0.1)
+            model.blend.mixture.fill_(1 / len(model.blend.mixture))
+    return run_recommender(name, model, dataset, split.train), RunPlan(folder, name)
 
 
 def milliseconds(ways: list[Callable[[], object]], rounds: int) -> list[float]:
@@ -128,7 +136,7 @@ def main() -> None:
                 print(row, flush=True)
         for items in given.items:
             for name in UNTRAINED:
-                for row in rows(*untrained(name, items), given.rounds, Path(folder), trained=False):
+                for row in rows(*untrained(name, items, Path(folder)), given.rounds, Path(folder), trained=False):
                     print(row, flush=True)
 
 

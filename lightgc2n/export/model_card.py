@@ -11,6 +11,11 @@ LIMITS = (
     "Counts in the device part (popularity, transitions) are sums over all accounts, but include pairs of items that "
     "only one account had in that order.",
 )
+BLEND_LIMITS = (
+    "Scores join what was learned with counts over all accounts: what follows what, which items are within ten events "
+    "of each other, and what was frequent lately. This includes pairs of items that only one account had that close. "
+    "No event after the data of the run is counted.",
+)
 LATENT_USER_LIMITS = ("Every account has the same number of latent users. They are part of the model, not people.",)
 INT8_LIMITS = (
     "Item tables are quantized to int8 with a scale for each row, and the vectors of the people finder to 4 bits. The "
@@ -39,6 +44,7 @@ def model_card(config: Mapping[str, Any], sizes: Mapping[str, int], with_account
         *(LATENT_USER_LIMITS if config["latent_users"] else ()),
         *(INT8_LIMITS if config["int8"] else ()),
     ]
+    limits += BLEND_LIMITS if config.get("blend") else ()
     limits += PEOPLE_LIMITS if config["people"] else ()
     limits += ACCOUNT_LIMITS if with_accounts else ()
     parts = {

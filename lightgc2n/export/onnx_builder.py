@@ -40,9 +40,9 @@ class Graph:
         self._outputs.append(helper.make_tensor_value_info(name, kind, shape))
 
     def weight(self, name: str, array: Array) -> "Value":
-        """A named array of the model; several uses share it."""
-        assert name not in self.weights or self.weights[name] is array, f"two weights are called {name}"
-        self.weights[name] = array
+        """A named array of the model; it is stored once, however often it is used."""
+        known = self.weights.setdefault(name, array)
+        assert known is array or np.array_equal(known, array), f"two weights are called {name}"
         return Value(self, name)
 
     def constant(self, given: "float | int | Sequence[int] | Array") -> "Value":

@@ -20,34 +20,55 @@ FAR = 1e30
 
 
 def write_followers(
-    graph: Graph, tables: Tables, followers: Transitions | NoTransitions, events: Events, like: Value, newest: int
+    graph: Graph,
+    tables: Tables,
+    followers: Transitions | NoTransitions,
+    events: Events,
+    like: Value,
+    newest: int,
+    leaving: Value | None = None,
 ) -> list[Bonus]:
-    """The followers of each of the newest events, and the bonus of each."""
+    """The followers of each of the newest events, and the bonus of each.
+
+    Args:
+        leaving: how often each item was followed, where the graph has that table for other reasons too.
+    """
     if isinstance(followers, NoTransitions):
         return []
     pairs = Pairs(array(followers.columns), array(followers.counts))
     newest_items, known, like = (value.slice(-newest, LAST, 1) for value in (events.items, events.there, like))
-    first = pairs.first_in(graph)
-    place = first.gather(newest_items).unsqueeze(2) + graph.constant(np.arange(pairs.most, dtype=np.int32))
-    there = (place < first.gather(newest_items + 1).unsqueeze(2)).cast(FLOAT)
-    place = place.at_most(graph.constant(np.array(len(pairs.columns) - 1, dtype=np.int32)))
-    columns, counts = (pairs.packed_in if tables.int8 else pairs.floats_in)(graph, place)
+    columns, counts, there = pairs.after(graph, tables.int8, newest_items)
     # Parameters stand by age, columns by time: the newest event is the last one.
     by_age = {name: array(getattr(followers, name))[:newest][::-1].copy() for name in ("weight", "person", "floor")}
-    # The root of one over a count is near enough to 1 for half precision, and squared here.
-    left = tables.numbers("followers.left", array((followers.leaving + followers.shrinking.exp()).rsqrt())).gather(
-        newest_items
-    )
-    share = counts * (left * left * graph.constant(np.exp(-by_age["floor"]))).unsqueeze(2)
+    left = _one_over_leaving(tables, followers, newest_items, leaving)
+    share = counts * (left * graph.constant(np.exp(-by_age["floor"]))).unsqueeze(2)
     weight = (like * graph.constant(by_age["person"]) + graph.constant(by_age["weight"])) * known
     bonus = (share * there + 1.0).apply("Log") * weight.unsqueeze(2)
     return [(columns.reshape(0, newest * pairs.most), bonus.reshape(0, newest * pairs.most))]
 
 
+def _one_over_leaving(tables: Tables, followers: Transitions, asked: Value, leaving: Value | None) -> Value:
+    """What the counts of followers are multiplied with, [B, L]."""
+    if leaving is not None:
+        return (leaving.gather(asked) + float(followers.shrinking.exp())).apply("Reciprocal")
+    # The root of one over a count is near enough to 1 for half precision, and squared here.
+    left = tables.numbers("followers.left", array((followers.leaving + followers.shrinking.exp()).rsqrt())).gather(
+        asked
+    )
+    return left * left
+
+
 class Pairs:
     """The followers of all items in one array, without padding."""
 
-    def __init__(self, columns: Any, counts: Any) -> None:
+    def __init__(self, columns: Any, counts: Any, name: str = "followers", fewest_codes: int | None = None) -> None:
+        """Of the given table.
+
+        Args:
+            name: of the weights in the graph.
+            fewest_codes: that counts need where they are few bytes; fractions need more than whole counts.
+        """
+        self.name, self.fewest_codes = name, fewest_codes
         real = counts > 0
         kept = real.sum(axis=1)
         self.most = max(1, int(kept.max(initial=0)))
@@ -57,28 +78,37 @@ class Pairs:
         self.columns = columns[real].astype(np.int64) if real.any() else np.zeros(1, dtype=np.int64)
         self.counts = counts[real].astype(np.float32) if real.any() else np.zeros(1, dtype=np.float32)
 
+    def after(self, graph: Graph, int8: bool, asked: Value) -> tuple[Value, Value, Value]:
+        """The followers of these items, how often each followed, and which of them are there, [..., C]."""
+        first = self.first_in(graph)
+        place = first.gather(asked).unsqueeze(2) + graph.constant(np.arange(self.most, dtype=np.int32))
+        there = (place < first.gather(asked + 1).unsqueeze(2)).cast(FLOAT)
+        place = place.at_most(graph.constant(np.array(len(self.columns) - 1, dtype=np.int32)))
+        return *(self.packed_in if int8 else self.floats_in)(graph, place), there
+
     def first_in(self, graph: Graph) -> Value:
-        """The offsets of the followers of each item; summed when the graph is loaded."""
-        return graph.add("CumSum", graph.weight("followers.kept", self.kept).cast(INT32), 0)
+        """The offsets of the pairs of each item; summed when the graph is loaded."""
+        return graph.add("CumSum", graph.weight(f"{self.name}.kept", self.kept).cast(INT32), 0)
 
     def floats_in(self, graph: Graph, place: Value) -> Bonus:
         """The followers at these indices, and their counts."""
         small = np.uint16 if self.items <= np.iinfo(np.uint16).max else np.int32
-        columns = graph.weight("followers.columns", self.columns.astype(small)).gather(place)
-        return columns.cast(INT64), graph.weight("followers.counts", self.counts).gather(place)
+        columns = graph.weight(f"{self.name}.columns", self.columns.astype(small)).gather(place)
+        return columns.cast(INT64), graph.weight(f"{self.name}.counts", self.counts).gather(place)
 
     def packed_in(self, graph: Graph, place: Value) -> Bonus:
         """The same, packed: the lower bits of a follower, and a byte with its higher bits and the code of its count."""
         whole = not (self.counts % 1).any()  # fractions, as of followers several steps on, want more codes
-        low, high, codes = room_in_bytes(self.items, FEWEST_CODES if whole else 4 * FEWEST_CODES)
+        fewest = self.fewest_codes or (FEWEST_CODES if whole else 4 * FEWEST_CODES)
+        low, high, codes = room_in_bytes(self.items, fewest)
         code, values = coded(self.counts, codes)
         lower = (self.columns % low).astype(np.min_scalar_type(low - 1))
         byte = (self.columns // low + high * code).astype(np.uint8)
-        packed = graph.weight("followers.bytes", byte).gather(place).cast(INT64)
+        packed = graph.weight(f"{self.name}.bytes", byte).gather(place).cast(INT64)
         columns = (
-            graph.weight("followers.lower", lower).gather(place).cast(INT64) + graph.add("Mod", packed, high) * low
+            graph.weight(f"{self.name}.lower", lower).gather(place).cast(INT64) + graph.add("Mod", packed, high) * low
         )
-        return columns, graph.weight("followers.values", values).gather(packed / high)
+        return columns, graph.weight(f"{self.name}.values", values).gather(packed / high)
 
 
 def room_in_bytes(items: int, fewest: int = FEWEST_CODES) -> tuple[int, int, int]:

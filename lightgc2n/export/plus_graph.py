@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
+from lightgc2n.export.blend_graph import write_blend, write_leaving
 from lightgc2n.export.graph_interface import NOTHING, Events, LatentUsers, ModelOutputs, array
 from lightgc2n.export.onnx_builder import LAST, Graph, Value, concat
 from lightgc2n.export.onnx_tables import ByteTable, FloatTable, Tables
@@ -48,14 +49,17 @@ def write_plus(graph: Graph, tables: Tables, model: LightGC2NPlus, history: Valu
     read, users = _encode_history(tables, model, items, padded, newest - 1)
     state = STATES[type(model.state)](graph, tables, model.state, read)
     scores = items.products(state, tables.numbers("bias", bias_and_trends(model)))
+    leaving = write_leaving(tables, model) if model.blend.is_fitted else None
     bonuses = [
-        *write_followers(graph, tables, model.followers, read.events, read.like_in_all_views, newest),
+        *write_followers(graph, tables, model.followers, read.events, read.like_in_all_views, newest, leaving),
         *write_memory(graph, tables, model.memory, read.events, read.like_in_all_views, config.max_length),
     ]
     if bonuses:
         columns, added = (concat(parts, 1) for parts in zip(*bonuses, strict=True))
         scores = graph.add("ScatterElements", scores, columns, added, axis=1, reduction="add")
     scores = write_calibration(graph, model.memory, scores, read.events)
+    if model.blend.is_fitted:
+        scores = write_blend(graph, tables, model, scores, history)
     return ModelOutputs(scores, users, "items")
 
 

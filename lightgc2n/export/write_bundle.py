@@ -89,6 +89,8 @@ def write_bundle(
     graph, answer = write_graph(model, len(recommender.dataset.items), options.int8)
     finder = _finder(recommender) if options.people else None
     config = _config(recommender, model, split, plan, options, answer) | {"people": finder is not None}
+    if isinstance(model, LightGC2NPlus) and model.blend.is_fitted:
+        config["blend"] = True
     with new_folder(out, force, kind=BUNDLE) as new:
         _write_ids(new / ITEMS, recommender.dataset.items)
         if titles is not None:
@@ -194,7 +196,7 @@ def _config(
 
 
 def _measured(recommender: Recommender, model: Model, split: Split) -> dict[str, Any]:
-    """The test metrics of the model that is exported."""
+    """The test metrics of the model that is exported, with the counts that it is exported with."""
     learned = recommender.scorer.learned_items
     ranks = ranks_in_domains(recommender.name, model, split.test, split.catalogues, learned=learned)
     values = {name: float(column.mean()) for name, column in gains(ranks, CUTOFFS).items()}

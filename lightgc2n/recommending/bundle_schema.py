@@ -40,7 +40,10 @@ CONFIG_FIELDS = Fields(
         "account_width": Whole(0, 2**20),
         "data": Fields({"name": Text(shortest=0), "domains": ListOf(DOMAIN, at_least=1)}, {}),
     },
-    {"settings": Shown(), "metrics": Shown(), "split": Shown(), "versions": Shown(), "int8": Flag(), "people": Flag()},
+    {
+        **{"settings": Shown(), "metrics": Shown(), "split": Shown(), "versions": Shown()},
+        **{"int8": Flag(), "people": Flag(), "blend": Flag()},
+    },
 )
 SERVER_FIELDS = Fields({"device": Text(64, 64), "accounts": Whole(0, MOST_ITEMS)}, {})
 FINDER_CONSTANTS = Fields(  # with which the page finds people; bundles of earlier versions do not have them
@@ -60,17 +63,41 @@ FINDER_FIELDS = Fields(
     {"gap": OrNull(Whole(0, LATEST)), "prior": Number(-50, 50), "caution": Number()}, {"constants": FINDER_CONSTANTS}
 )
 
+
+def _pair_tables(name: str, pairs: str, codes: str) -> dict[str, "Table"]:
+    """Pairs of items, one behind the other, as floats or as bytes.
+
+    Args:
+        name: of the tables.
+        pairs: the name of their length.
+        codes: the name of how many codes there are.
+    """
+    return {
+        f"{name}.kept": Table(("U8", "I32"), ("items + 1",), low=0, high=MOST_ITEMS),
+        f"{name}.columns": Table(("U16", "I32"), (pairs,), low=0, high=MOST_ITEMS),
+        f"{name}.counts": Table(("F32",), (pairs,), low=0),
+        f"{name}.lower": Table(("U8", "U16", "U32"), (pairs,), low=0, high=2**32),
+        f"{name}.bytes": Table(BYTES, (pairs,), low=0, high=255),
+        f"{name}.values": Table(("F32",), (codes,), low=0),
+    }
+
+
 WEIGHT_KINDS = (*FLOATS, *COUNTS, "I8", "I16", "I32", "I64", "BOOL")
 WEIGHT = Table(WEIGHT_KINDS, None)  # any other table of the graph; the bounds hold for floats
 ITEM_TABLE = Table(("F32", *BYTES), ("items", "item width"))
 WEIGHT_TABLES = {
     "popularity": Table(COUNTS, ("items",), low=0, high=MOST_EVENTS),
-    "followers.kept": Table(("U8", "I32"), ("items + 1",), low=0, high=MOST_ITEMS),
-    "followers.columns": Table(("U16", "I32"), ("pairs",), low=0, high=MOST_ITEMS),
-    "followers.counts": Table(("F32",), ("pairs",), low=0),
-    "followers.lower": Table(("U8", "U16", "U32"), ("pairs",), low=0, high=2**32),
-    "followers.bytes": Table(BYTES, ("pairs",), low=0, high=255),
-    "followers.values": Table(("F32",), ("codes",), low=0),
+    **_pair_tables("followers", "pairs", "codes"),
+    "memory.ages": Table(("F32",), ("events read",), low=1, high=MOST_ITEMS),
+    # Of a blend: followers up to a later time than training, neighbours, and what was frequent lately.
+    **_pair_tables("newer_followers", "newer pairs", "newer codes"),
+    **_pair_tables("neighbours", "neighbour pairs", "neighbour codes"),
+    "followers.leaving": Table((*COUNTS, "F16", "F32"), ("items",), low=0, high=MOST_EVENTS),
+    "newer_followers.leaving": Table((*COUNTS, "F16", "F32"), ("items",), low=0, high=MOST_EVENTS),
+    "neighbours.top": Table(("F16", "F32"), ("items",), low=0, high=1),
+    "trends.items": Table(("I32",), ("trends",), low=0, high=MOST_ITEMS),
+    "trends.shares": Table(("F16", "F32"), ("half-lives", "trends"), low=0, high=1),
+    "blend.rankable": Table(BYTES, ("items / 8",), low=0, high=255),
 }
 
 HISTORY_TABLES = {

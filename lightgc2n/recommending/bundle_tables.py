@@ -14,7 +14,7 @@ from lightgc2n.recommending.bundle_files import CONFIG, WEIGHTS, BundleFiles
 from lightgc2n.recommending.schema_checks import EXPORT_AGAIN, FLOATS, Table, need
 
 POPULARITY = "popularity"
-KEPT, COLUMNS, LOWER, CODED, VALUES = (f"followers.{one}" for one in ("kept", "columns", "lower", "bytes", "values"))
+PAIRS, TRENDS = ("followers", "newer_followers", "neighbours"), "trends.items"
 NUMBERS_AT_ONCE = 2**18  # that are read to check them
 BITS = {"U8": 8, "U16": 16, "U32": 32}
 
@@ -59,7 +59,7 @@ def check_weights(files: BundleFiles) -> None:
         vectors,
     )
     declared = schema.WEIGHT_TABLES | {vectors: schema.ITEM_TABLE}
-    lengths = {"items": items, "items + 1": items + 1}
+    lengths = {"items": items, "items + 1": items + 1, "items / 8": -(-items // 8)}
     with _open(files, WEIGHTS) as file:
         names = set(file.keys())
         for name in (POPULARITY, vectors):
@@ -71,24 +71,32 @@ def check_weights(files: BundleFiles) -> None:
             if name in schema.WEIGHT_TABLES or facts.get_dtype() in FLOATS:
                 for part in _chunks(file, name):
                     table.check_values(part, where)
-        _check_followers(file, names, items, str(path))
+        for pairs in PAIRS:
+            _check_pairs(file, names, pairs, items, str(path))
+        if TRENDS in names:
+            _check_items(file, TRENDS, items, str(path))
 
 
-def _check_followers(file: Any, names: set[str], items: int, path: str) -> None:
-    """Check that every follower is an item and every code has a count."""
-    if COLUMNS in names:
-        for part in _chunks(file, COLUMNS):
-            need(bool(part.max(initial=0) < items), f"{path}: {COLUMNS}", f"items below {items:,}", part.max())
-    if CODED in names:
-        for name in (LOWER, VALUES):
+def _check_items(file: Any, name: str, items: int, path: str) -> None:
+    for part in _chunks(file, name):
+        need(bool(part.max(initial=0) < items), f"{path}: {name}", f"items below {items:,}", part.max())
+
+
+def _check_pairs(file: Any, names: set[str], pairs: str, items: int, path: str) -> None:
+    """Check that every follower or neighbour is an item and every code has a count."""
+    columns, lower, coded, values = (f"{pairs}.{one}" for one in ("columns", "lower", "bytes", "values"))
+    if columns in names:
+        _check_items(file, columns, items, path)
+    if coded in names:
+        for name in (lower, values):
             need(name in names, f"{path}: {name}", "a table", "nothing")
-        low = 2 ** BITS[file.get_slice(LOWER).get_dtype()]
-        high, codes = 2 ** ((items - 1) // low).bit_length(), file.get_slice(VALUES).get_shape()[0]
-        for lower, byte in zip(_chunks(file, LOWER), _chunks(file, CODED), strict=True):
-            largest = int((lower + low * (byte % high).astype(np.int64)).max(initial=0))
-            need(largest < items, f"{path}: {LOWER}, {CODED}", f"items below {items:,}", largest)
+        low = 2 ** BITS[file.get_slice(lower).get_dtype()]
+        high, codes = 2 ** ((items - 1) // low).bit_length(), file.get_slice(values).get_shape()[0]
+        for lows, byte in zip(_chunks(file, lower), _chunks(file, coded), strict=True):
+            largest = int((lows + low * (byte % high).astype(np.int64)).max(initial=0))
+            need(largest < items, f"{path}: {lower}, {coded}", f"items below {items:,}", largest)
             code = int(byte.max(initial=0)) // high
-            need(code < codes, f"{path}: {CODED}", f"codes below {codes}", code)
+            need(code < codes, f"{path}: {coded}", f"codes below {codes}", code)
 
 
 def _chunks(file: Any, name: str) -> Iterator[npt.NDArray[Any]]:

@@ -66,7 +66,17 @@ def load_with_split(path: str | Path, data: str | Path | None = None, device: st
         dataset = dataset.only(plan.domain)
     name, model, _ = load_model(run)
     split, place = split_dataset(dataset, plan.split), finder_place(run, checksum, plan.domain, plan.split)
-    return run_recommender(name, model.to(device), dataset, split.train, device, place), split
+    known = counted_up_to_now(model.to(device), split)
+    return run_recommender(name, model, dataset, split.train, device, place, known), split
+
+
+def counted_up_to_now(model: Model, split: Split) -> Training:
+    """Recount what the model counts on all events that the split knows, and return these events.
+
+    A plus model whose blend was never fitted keeps the counts of training: such runs answer as earlier versions did.
+    """
+    newer = split.known
+    return newer if newer is not None and model.is_finished and model.refresh(newer) else split.train
 
 
 def run_recommender(
@@ -76,16 +86,18 @@ def run_recommender(
     train: Training,
     device: str = "cpu",
     place: FinderPlace | None = None,
+    known: Training | None = None,
 ) -> Recommender:
     """The recommender over a model in memory.
 
     Args:
         place: where the people finder is saved; None: it is learned anew.
+        known: the events that the model's counts are of, where these are newer than training.
     """
     learned = np.zeros(len(dataset.accounts), dtype=bool)
     learned[train.sequence_accounts[np.diff(train.offsets) > 0]] = True
     source = Source(Histories(dataset, learned), _finder_of(dataset, train, place), dataset.kind == "logs")
-    return Recommender(name, TorchScorer(name, model, train, device), source)
+    return Recommender(name, TorchScorer(name, model, known or train, device), source)
 
 
 def _finder_of(dataset: Dataset, train: Training, place: FinderPlace | None) -> Callable[[], PeopleFinder]:

@@ -25,7 +25,7 @@ NEAR = 1e-5  # relative: scores nearer than this may stand in another order
 
 ABLATIONS = (
     *("lightgc2n-wo-la", "lightgc2n-wo-dr", "lightgc2n-wo-c", "lightgc2n-wo-s", "lightgc2n-wo-a"),
-    *(f"lightgc2n-plus-wo-{part}" for part in ("people", "state", "steps", "memory", "trends")),
+    *(f"lightgc2n-plus-wo-{part}" for part in ("people", "state", "steps", "memory", "trends", "blend")),
 )
 
 

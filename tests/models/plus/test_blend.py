@@ -75,7 +75,8 @@ def test_candidates_are_the_best_by_the_model_and_by_each_source() -> None:
         order = blended[row].argsort(descending=True).tolist()  # every item with a share is among the best of a source
         assert set(order[: len(top)]) == top
         others = sorted(set(range(items)) - top - {5}, key=lambda item: -float(scores[row, item]))
-        assert order[len(top) :] == [*others, 5]
+        assert blended[row, others].diff().max() <= 0  # far below zero close scores may tie
+        assert order[-1] == 5
     assert chosen.place[0] >= 0
     assert chosen.place[1:].tolist() == [-1, -1]
     assert_close(chosen.target_shares[0, 1:], torch.stack([share[0, 0] for share in shares]))
