@@ -287,8 +287,8 @@ def test_the_commands(street: Street, shared: str) -> None:
                 assert_same(lists_from(json.loads(done.stdout)[0]), wanted_list)
     shown = run("people", street.bundle, *given)
     assert "the history: " in shown.stdout
-    assert "leave out --all" in run("recommend", street.bundle, "--all", "--together", "--json").stderr
-    assert "--times say when" in run("recommend", street.bundle, *given).stderr
+    assert "omit --all" in run("recommend", street.bundle, "--all", "--together", "--json").stderr
+    assert "--times needs --history" in run("recommend", street.bundle, *given).stderr
 
 
 def test_no_torch_is_needed_to_find_people(street: Street, shared: str) -> None:
