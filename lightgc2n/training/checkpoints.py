@@ -22,13 +22,13 @@ SCHEMA = 1  # raise it when older code could not read a new checkpoint; checkpoi
 
 @dataclass
 class Progress:
-    """The progress of a run."""
+    """How far a run has been trained, and its best validation value."""
 
     epochs: int = 0  # finished epochs
     best_epoch: int = -1
     best_value: float = -1.0  # of the validation metric
     seconds: float = 0.0  # spent on training, without evaluation
-    ended_by: str = ""  # patience, budget, or nothing while it runs
+    ended_by: str = ""  # patience or budget; empty while it is unfinished
     peak_bytes: int = 0  # the largest peak memory of all processes that trained it
 
 
@@ -47,7 +47,7 @@ def save_checkpoint(path: Path, model: nn.Module, optimizer: Adam | None, progre
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], Progress]:
-    """The tensors of the model, the tensors of the optimizer, and the progress.
+    """Return the tensors of the model, the tensors of the optimizer, and the progress.
 
     Raises:
         DataError: the file is missing, is not a checkpoint, or was written by a newer version.
@@ -76,7 +76,7 @@ def _refuse_newer(path: Path, schema: int) -> None:
 
 
 def restore_optimizer(model: nn.Module, optimizer: Adam, tensors: dict[str, Tensor]) -> None:
-    """Put the saved moments back into the optimizer."""
+    """Restore the saved moments of the optimizer."""
     on_device = optimizer.defaults["capturable"]  # a captured step counts on the GPU
     for name, parameter in model.named_parameters():
         saved = {

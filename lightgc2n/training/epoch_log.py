@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 @contextmanager
 def epoch_log(folder: Path | None, epochs: int) -> Iterator[Callable[[Row], None]]:
-    """A function that appends the row of an epoch; without a folder it does nothing.
+    """Yield a function that appends the row of an epoch; without a folder it does nothing.
 
     Args:
         epochs: the number of epochs in the run's checkpoint; later rows are of interrupted epochs and are removed.
@@ -42,7 +42,7 @@ def epoch_log(folder: Path | None, epochs: int) -> Iterator[Callable[[Row], None
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """The rows of a run; an incomplete last line is ignored."""
+    """Return the rows of a run; an incomplete last line is ignored."""
     try:
         lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def _row(line: str, where: str) -> Row:
 
 
 def epochs_of(run: Path) -> int:
-    """The number of epochs that a run has logged."""
+    """Return the number of epochs that a run has logged."""
     return 1 + max((row["epoch"] for row in read_rows(run)), default=-1)
 
 

@@ -344,7 +344,7 @@ def test_command_reads_two_files(tmp_path):
         (["--train", "a"], "one file is missing"),
         (["data", "--train", "a", "--test", "b"], "both a dataset and files"),
         (["--train", "a", "--test", "b", "--protocol", "last"], "--protocol applies to a dataset"),
-        (["data", "--format", "logs"], "a prepared dataset needs none"),
+        (["data", "--format", "logs"], "not to a prepared dataset"),
         (["data", "--protocol", "lats"], "Did you mean 'last'"),
         (["data", "--targets", "first"], "unknown value of targets"),
         (["data", "--domain", "E"], "unknown domain 'E'"),

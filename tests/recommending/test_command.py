@@ -137,7 +137,9 @@ def test_the_people_of_a_history(trained: Path, recommender: Recommender) -> Non
     done = recommend(trained, "--history", ",".join(items), "--people", "--json")
     events = json.loads(done.stdout)[0]["latent_users"]["events"]
     assert [tuple(event["shares"]) for event in events] == [one.shares for one in recommender.ownership(history=items)]
-    assert "new account: latent users of 3 events" in recommend(trained, "--history", ",".join(items), "--people").stdout
+    assert (
+        "new account: latent users of 3 events" in recommend(trained, "--history", ",".join(items), "--people").stdout
+    )
 
 
 def test_lists_of_items_in_files(trained: Path, recommender: Recommender, tmp_path: Path) -> None:
