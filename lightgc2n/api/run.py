@@ -68,7 +68,7 @@ class Run(Recommending):
     def history(self) -> Any:
         """The losses, the seconds and the validation MRR@20 of each epoch, as a data frame."""
         from lightgc2n.api.frames import make_frame
-        from lightgc2n.training.epoch_log import read_rows
+        from lightgc2n.training.checkpoints import read_rows
 
         rows = read_rows(self.folder)
         names = dict.fromkeys(name for row in rows for name in row)

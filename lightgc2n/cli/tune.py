@@ -65,9 +65,9 @@ def tune(
     from lightgc2n.experiments.settings_file import BEST_SETTINGS, refuse_other_settings, write_tuned
     from lightgc2n.experiments.tuning import DEFAULT_EPOCHS, TuningPlan
     from lightgc2n.experiments.tuning import tune as search
+    from lightgc2n.training.loop import TrainingConfig
     from lightgc2n.training.run import open_data
     from lightgc2n.training.runs import RunPlan
-    from lightgc2n.training.steps import TrainingConfig
 
     zoo.entry_of(model)
     tables = read_tables(config, set, known=[model, "split", "training"])

@@ -1,7 +1,8 @@
 """The graph of LightGC²N-plus and its ablations, for the query after the newest event.
 
 Only the last row of each similarity table is needed, and linear maps are applied after the sums over a history.
-Shapes: B batch, T newest events, M items, A latent users, H views, D width, L newest events whose followers count.
+Shapes: B batch, T newest events, M items, A latent users, H views, D width, L newest events whose followers count, C
+followers kept, F pairs in all.
 """
 
 from collections.abc import Callable
@@ -13,11 +14,12 @@ import torch
 from torch.nn.functional import normalize
 
 from lightgc2n.export.graph_interface import NOTHING, Events, LatentUsers, ModelOutputs, array
-from lightgc2n.export.onnx_builder import LAST, Graph, Value, concat
-from lightgc2n.export.onnx_tables import ByteTable, FloatTable, Tables
-from lightgc2n.export.plus_bonuses import write_calibration, write_followers, write_memory
+from lightgc2n.export.onnx_builder import FLOAT, INT32, INT64, LAST, ByteTable, FloatTable, Graph, Tables, Value, concat
 from lightgc2n.models.plus.plus import LightGC2NPlus
+from lightgc2n.models.plus.repeat_calibration import LEAK
+from lightgc2n.models.plus.repeat_memory import RECENT, NoRepeatMemory, RepeatMemory
 from lightgc2n.models.plus.same_person import SHARPNESS, NewestEventState, OnePerson, PersonState, SamePerson
+from lightgc2n.models.plus.transitions import NoTransitions, Transitions
 from lightgc2n.models.plus.trends import Trends
 
 SMALLEST_NORM = 1e-12
@@ -132,3 +134,144 @@ def _normed(tables: Tables, state: PersonState | NewestEventState, given: Value)
 
 def _gemm(tables: Tables, name: str, given: Value, weight: Any, bias: Any) -> Value:
     return tables.graph.add("Gemm", given, tables.numbers(name, weight), tables.numbers(f"{name}.bias", bias))
+
+
+Bonus = tuple[Value, Value]  # items [B, C], and what is added to the score of each
+CODES, FEWEST_CODES = 256, 16  # codes of a byte, and the fewest that counts need
+FAR = 1e30
+
+
+def write_followers(
+    graph: Graph, tables: Tables, followers: Transitions | NoTransitions, events: Events, like: Value, newest: int
+) -> list[Bonus]:
+    """The followers of each of the newest events, and the bonus of each."""
+    if isinstance(followers, NoTransitions):
+        return []
+    pairs = Pairs(array(followers.columns), array(followers.counts))
+    newest_items, known, like = (value.slice(-newest, LAST, 1) for value in (events.items, events.there, like))
+    first = pairs.first_in(graph)
+    place = first.gather(newest_items).unsqueeze(2) + graph.constant(np.arange(pairs.most, dtype=np.int32))
+    there = (place < first.gather(newest_items + 1).unsqueeze(2)).cast(FLOAT)
+    place = place.at_most(graph.constant(np.array(len(pairs.columns) - 1, dtype=np.int32)))
+    columns, counts = (pairs.packed_in if tables.int8 else pairs.floats_in)(graph, place)
+    # Parameters stand by age, columns by time: the newest event is the last one.
+    by_age = {name: array(getattr(followers, name))[:newest][::-1].copy() for name in ("weight", "person", "floor")}
+    # The root of one over a count is near enough to 1 for half precision, and squared here.
+    left = tables.numbers("followers.left", array((followers.leaving + followers.shrinking.exp()).rsqrt())).gather(
+        newest_items
+    )
+    share = counts * (left * left * graph.constant(np.exp(-by_age["floor"]))).unsqueeze(2)
+    weight = (like * graph.constant(by_age["person"]) + graph.constant(by_age["weight"])) * known
+    bonus = (share * there + 1.0).apply("Log") * weight.unsqueeze(2)
+    return [(columns.reshape(0, newest * pairs.most), bonus.reshape(0, newest * pairs.most))]
+
+
+class Pairs:
+    """The followers of all items in one array, without padding."""
+
+    def __init__(self, columns: Any, counts: Any) -> None:
+        real = counts > 0
+        kept = real.sum(axis=1)
+        self.most = max(1, int(kept.max(initial=0)))
+        self.kept = np.concatenate([[0], kept]).astype(np.uint8 if self.most <= np.iinfo(np.uint8).max else np.int32)
+        self.items = len(columns)
+        # At least one pair, since Gather needs a nonempty table.
+        self.columns = columns[real].astype(np.int64) if real.any() else np.zeros(1, dtype=np.int64)
+        self.counts = counts[real].astype(np.float32) if real.any() else np.zeros(1, dtype=np.float32)
+
+    def first_in(self, graph: Graph) -> Value:
+        """The offsets of the followers of each item; summed when the graph is loaded."""
+        return graph.add("CumSum", graph.weight("followers.kept", self.kept).cast(INT32), 0)
+
+    def floats_in(self, graph: Graph, place: Value) -> Bonus:
+        """The followers at these indices, and their counts."""
+        small = np.uint16 if self.items <= np.iinfo(np.uint16).max else np.int32
+        columns = graph.weight("followers.columns", self.columns.astype(small)).gather(place)
+        return columns.cast(INT64), graph.weight("followers.counts", self.counts).gather(place)
+
+    def packed_in(self, graph: Graph, place: Value) -> Bonus:
+        """The same, packed: the lower bits of a follower, and a byte with its higher bits and the code of its count."""
+        whole = not (self.counts % 1).any()  # fractions, as of followers several steps on, want more codes
+        low, high, codes = room_in_bytes(self.items, FEWEST_CODES if whole else 4 * FEWEST_CODES)
+        code, values = coded(self.counts, codes)
+        lower = (self.columns % low).astype(np.min_scalar_type(low - 1))
+        byte = (self.columns // low + high * code).astype(np.uint8)
+        packed = graph.weight("followers.bytes", byte).gather(place).cast(INT64)
+        columns = (
+            graph.weight("followers.lower", lower).gather(place).cast(INT64) + graph.add("Mod", packed, high) * low
+        )
+        return columns, graph.weight("followers.values", values).gather(packed / high)
+
+
+def room_in_bytes(items: int, fewest: int = FEWEST_CODES) -> tuple[int, int, int]:
+    """The number of values of an item's lower bits, of its higher bits, and of codes in the rest of a byte."""
+    for low in (2**8, 2**16, 2**32):
+        high = int(2 ** ((items - 1) // low).bit_length())
+        if high * fewest <= CODES:
+            break
+    return low, high, CODES // high
+
+
+def coded(counts: Any, codes: int) -> tuple[Any, Any]:
+    """A code for each count, and the count of each code: exact if there are few different counts, else the nearest."""
+    values = np.unique(counts)
+    if len(values) > codes:  # evenly on a logarithmic scale, which is how a count becomes a bonus
+        values = np.unique(np.exp(np.linspace(np.log(values[0]), np.log(values[-1]), codes)).astype(np.float32))
+    bounds = np.sqrt(values[1:] * values[:-1])
+    return np.searchsorted(bounds, counts).astype(np.uint8), values.astype(np.float32)
+
+
+def write_memory(
+    graph: Graph, tables: Tables, memory: RepeatMemory | NoRepeatMemory, events: Events, like: Value, longest: int
+) -> list[Bonus]:
+    """The items of the history, and the bonus of each at its newest event; calibrated on validation."""
+    if isinstance(memory, NoRepeatMemory):
+        return []
+    added, times, _ = memory.balance.tolist()
+    counts, features = _features(graph, events, like, longest)
+    inner, outer = memory.inner, memory.outer
+    map_, shift = tables.numbers("memory.inner", array(inner.weight).T), array(inner.bias)
+    hidden = (features @ map_ + tables.numbers("memory.inner.bias", shift)).apply("Relu")
+    out = tables.numbers("memory.outer", times * array(outer.weight).T)
+    bonus = (hidden @ out).squeeze(2) + (times * float(outer.bias) + added)
+    readiness = tables.numbers("memory.readiness", times * array(memory.readiness))
+    return [(events.items, (bonus + readiness.gather(events.items)) * counts)]
+
+
+def write_calibration(graph: Graph, memory: RepeatMemory | NoRepeatMemory, scores: Value, events: Events) -> Value:
+    """The scores with repeat calibration: items of the history are pulled up to a rank chosen on validation."""
+    if isinstance(memory, NoRepeatMemory) or memory.place == 0:
+        return scores
+    hidden = events.there * (-2 * FAR) + FAR  # padding hides no item
+    others = graph.add("ScatterElements", scores, events.items, hidden, axis=1, reduction="min")
+    best, _ = graph.add_many("TopK", 2, others, [min(memory.place, len(memory.readiness))], axis=1)
+    place, own = best.slice(-1, LAST, 1), graph.add("GatherElements", scores, events.items, axis=1)
+    drawn = (own - place).apply("LeakyRelu", alpha=LEAK) + place
+    there = events.there * (place >= -FAR / 2).cast(FLOAT)  # a small catalogue may have fewer other items
+    return graph.add(
+        "ScatterElements", scores, events.items, drawn * there + (there - 1.0) * FAR, axis=1, reduction="max"
+    )
+
+
+def _features(graph: Graph, events: Events, like: Value, longest: int) -> tuple[Value, Value]:
+    """The mask of each item's newest event [B, T], and the features of `repeat_memory.describe` there."""
+    numbers = events.numbers
+    width = numbers.size(1)
+    same = numbers.unsqueeze(2).equal(numbers.unsqueeze(1)).cast(FLOAT)
+    ages = np.arange(longest, 0, -1, dtype=np.float32)  # of the columns: the newest event has age 1
+    age = graph.weight("memory.ages", ages).slice(width * -1, LAST, 0)
+    place = age * -1.0 + (longest + 1.0)
+    newest = (same * place).max(2).equal(place).cast(FLOAT) * events.there
+    order = graph.add("CumSum", newest, 1, reverse=1).at_least(1.0)  # 1 for the newest distinct item
+    count, length = same.sum(2), events.count().at_least(1.0)
+    now = same.slice(-1, LAST, 1)  # [B, 1, T]
+    before = now.slice(0, -1, 2)
+    followed = (before @ same.slice(1, LAST, 1)).squeeze(1)  # how often this came right after what is newest now
+    earlier = before.sum(2)
+    long, ones = order.apply("Log"), events.there
+    features = (
+        age.apply("Log") * ones, long, count.apply("Log"), length.apply("Log") * ones,
+        age.equal(1.0).cast(FLOAT) * ones, (order < RECENT + 0.5).cast(FLOAT),
+        (followed + 1.0).apply("Log"), followed / (earlier + 1.0), count / length, like, like * long,
+    )  # fmt: skip
+    return newest, concat([feature.unsqueeze(2) for feature in features], 2)

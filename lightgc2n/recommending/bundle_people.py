@@ -19,8 +19,7 @@ from lightgc2n.people.storage import finder_of
 from lightgc2n.progress import say
 from lightgc2n.recommending import bundle_schema as schema
 from lightgc2n.recommending.bundle_files import ACCOUNT_TABLES, FINDER, FINDER_FACTS, SERVER, BundleFiles
-from lightgc2n.recommending.bundle_parts import MIDDLE
-from lightgc2n.recommending.bundle_tables import read_tables
+from lightgc2n.recommending.bundle_parts import MIDDLE, read_tables
 from lightgc2n.recommending.recommender import ANALYSED_SESSIONS
 from lightgc2n.recommending.schema_checks import EXPORT_AGAIN, need
 

@@ -13,7 +13,7 @@ from lightgc2n.devices import device_of
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import duration
 from lightgc2n.training.cuda_graph import WARM_UP
-from lightgc2n.training.steps import Steps, TrainingConfig
+from lightgc2n.training.loop import Steps, TrainingConfig
 
 FEWEST_STEPS = 500  # shorter runs get no estimate
 MOST_MEASURED, SECONDS_MEASURED = 20, 1.0

@@ -26,7 +26,7 @@ from lightgc2n.models.contract import Model, Origin
 from lightgc2n.progress import say
 from lightgc2n.training.checkpoints import Progress, load_checkpoint, save_checkpoint
 from lightgc2n.training.estimate import estimate
-from lightgc2n.training.loop import BEST, LAST, train
+from lightgc2n.training.loop import BEST, LAST, TrainingConfig, train
 from lightgc2n.training.runs import (
     RunPlan,
     epochs_before,
@@ -36,7 +36,6 @@ from lightgc2n.training.runs import (
     sole_trainer,
     start_run,
 )
-from lightgc2n.training.steps import TrainingConfig
 from lightgc2n.training.warm_start import warm_start
 
 CHOOSING_CUTOFF = 20  # checkpoints are selected by validation MRR at this cutoff

@@ -34,10 +34,8 @@ from lightgc2n.files.atomic_writes import new_file, remove_leftovers
 from lightgc2n.files.folder_kinds import FolderKind, is_temporary, refuse_linked
 from lightgc2n.files.writer_lock import make_folders, recover
 from lightgc2n.models.contract import Model
-from lightgc2n.training.checkpoints import Progress, load_checkpoint
-from lightgc2n.training.epoch_log import BOARD, METRICS
-from lightgc2n.training.loop import BEST, LAST
-from lightgc2n.training.steps import TrainingConfig
+from lightgc2n.training.checkpoints import BOARD, METRICS, Progress, load_checkpoint
+from lightgc2n.training.loop import BEST, LAST, TrainingConfig
 from lightgc2n.training.warm_start import vocabulary_files, write_vocabularies
 
 RUN, TESTED = "run.json", "results.json"

@@ -8,9 +8,9 @@ from tempfile import mkdtemp
 
 from lightgc2n.export.write_bundle import ExportOptions, export_run
 from lightgc2n.synthetic.households import HouseholdConfig, generate
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
-from lightgc2n.training.steps import TrainingConfig
 
 EXPORTED = ("lightgc2n", "lightgc2n-plus", "sasrec")
 SETTINGS = {"sasrec": {"width": 16, "max_length": 12}, "lightgc2n-plus": {"width": 16, "max_length": 30}}

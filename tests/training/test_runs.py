@@ -14,9 +14,9 @@ from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training import checkpoints
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import evaluate_run, train_run
 from lightgc2n.training.runs import RUN, RunPlan, load_run, plan_of, read_run
-from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import run
 
 FEW = TrainingConfig(epochs=2, batch_size=32)
