@@ -147,7 +147,7 @@ def fit_ours(folder: Path, way: str, settings: Settings, lists: Path) -> dict[st
 
 def _trained(split: Split, settings: Settings) -> "tuple[Model, list[float]]":
     """SASRec after all epochs, none of them chosen, and the seconds of each."""
-    from lightgc2n.training.epoch_log import read_rows
+    from lightgc2n.training.checkpoints import read_rows
     from lightgc2n.training.loop import TrainingConfig, train
     from lightgc2n.training.run import new_model
 

@@ -20,7 +20,7 @@ from lightgc2n import zoo
 from lightgc2n.data.batches import TrainingBatch
 from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.splits import SplitConfig, Training, split_dataset
-from lightgc2n.training.steps import Steps, TrainingConfig
+from lightgc2n.training.loop import Steps, TrainingConfig
 
 WARM_UP = 20  # steps: kernels are compiled, the step is recorded
 

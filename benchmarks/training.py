@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lightgc2n.data.batches import TrainingBatch
     from lightgc2n.data.splits import Training
     from lightgc2n.models.lightgc2n.lightgc2n import LightGC2N
-    from lightgc2n.training.steps import Steps
+    from lightgc2n.training.loop import Steps
 
 # On a GPU `layers` are the fast layers without Triton, `kernels` with it, `recorded` those replayed as a CUDA graph.
 WAYS = {"cpu": ("plain", "fast"), "cuda": ("plain", "layers", "kernels", "recorded")}
@@ -59,7 +59,7 @@ def measure(folder: Path, way: str, negatives: str, threads: int, steps: int, de
 
     from lightgc2n.models.lightgc2n.ablations import build_variant
     from lightgc2n.models.lightgc2n.lightgc2n import LightGC2NConfig
-    from lightgc2n.training.steps import Steps, TrainingConfig
+    from lightgc2n.training.loop import Steps, TrainingConfig
 
     torch.set_num_threads(threads)
     torch.manual_seed(0)

@@ -104,3 +104,36 @@ def test_the_lock_has_the_versions_of_the_constraints_and_a_hash_for_each() -> N
         assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry)
     names = {re.match(r"[\w.-]+", entry).group() for entry in entries}  # type: ignore[union-attr]
     assert {"numpy", "safetensors", "typer", "rich", "onnxruntime", "fastapi", "uvicorn", "prometheus-client"} <= names
+
+
+ROW = re.compile(r"^\| (an? [^|]+) \| ([^|]+) \|$", re.MULTILINE)
+
+
+def rows_of_contributing() -> dict[str, str]:
+    """What to add, and the cell that names the files to touch."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return dict(ROW.findall(text[text.index("## Where to add what") :]))
+
+
+def test_contributing_tells_where_to_add_what() -> None:
+    wanted = {"baseline", "ranking metric", "file format", "route", "experiment", "people method", "device"}
+    assert wanted <= {what.removeprefix("an ").removeprefix("a ") for what in rows_of_contributing()}
+
+
+@pytest.mark.parametrize(("what", "cell"), rows_of_contributing().items())
+def test_the_files_that_contributing_names_exist(what: str, cell: str) -> None:
+    files = re.findall(r"`(lightgc2n/[\w/]+(?:\.py|/))`", cell)
+    assert 1 <= len(files) <= 3
+    for name in files:
+        path = ROOT / name
+        new = path.stem.endswith("NAME")  # the file that is added; its folder exists
+        assert (path.parent if new else path).exists(), f"{what}: {name}"
+
+
+@pytest.mark.parametrize(("what", "cell"), rows_of_contributing().items())
+def test_the_tables_that_contributing_names_are_in_their_files(what: str, cell: str) -> None:
+    pairs = [(table, file) for table, file in re.findall(r"`([A-Z_]+)` of `(lightgc2n/[\w/]+\.py)`", cell)]
+    pairs += [(table, file) for file, table in re.findall(r"`(lightgc2n/[\w/]+\.py)`: [^|`]*`([A-Z_]+)`", cell)]
+    for table, file in pairs:
+        source = (ROOT / file).read_text(encoding="utf-8")
+        assert re.search(rf"^{table}\b.* = ", source, re.MULTILINE), f"{what}: no {table} in {file}"

@@ -13,8 +13,8 @@ from lightgc2n.data.members import load_members
 from lightgc2n.data.splits import Queries, SplitConfig, Training, split_dataset
 from lightgc2n.experiments.compare import compare
 from lightgc2n.synthetic.households import HouseholdConfig, generate
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.runs import RunPlan
-from lightgc2n.training.steps import TrainingConfig
 
 
 def ranks(folder: Path) -> dict[str, list[float]]:

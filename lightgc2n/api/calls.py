@@ -1,4 +1,4 @@
-"""What every call of the API does around its work: show progress where the caller is, and name a missing extra."""
+"""The wrapper of every API call: it shows progress on stderr or in a notebook, and names a missing extra."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ def api_call(progress: bool = True) -> Iterator[None]:
     """Run the block of an API function.
 
     Args:
-        progress: show it on stderr, in a notebook as one output that is rewritten in place and emptied at the end.
+        progress: show progress on stderr; in a notebook as one output that is updated in place and cleared at the end.
     """
     notebook = NotebookOutput() if progress and in_notebook() else None
     output = SILENT if not progress else notebook
@@ -36,17 +36,17 @@ def api_call(progress: bool = True) -> Iterator[None]:
 
 
 def in_notebook() -> bool:
-    """Whether a notebook's kernel runs this code; IPython is imported already where that is so."""
+    """Return whether a notebook kernel runs this code. IPython is then already imported."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return getattr(shell, "kernel", None) is not None
 
 
 class NotebookOutput(Output):
-    """The one output of a call in a notebook: the last sentence, and the bar of the present step."""
+    """The output of a call in a notebook: the last message and the progress bar of the current step."""
 
     def __init__(self) -> None:
         self._sentence, self._updated = "", 0.0
-        self._handle: Any = None  # nothing is shown before there is something to show
+        self._handle: Any = None  # created with the first message
 
     def step(self, title: str, total: float | None) -> Step:
         return _NotebookStep(title, total, self)
@@ -56,12 +56,12 @@ class NotebookOutput(Output):
         self._update(None)
 
     def show(self, step: Step) -> None:
-        """Show how much of a step is done, at most some times a second."""
+        """Update the progress bar of a step, at most five times a second."""
         if time.monotonic() - self._updated > SECONDS_BETWEEN_UPDATES:
             self._update(step)
 
     def close(self) -> None:
-        """Empty the output: what remains in a notebook are results."""
+        """Clear the output, so that only results remain in the notebook."""
         self._sentence = ""
         if self._handle is not None:
             self._update(None)
@@ -89,7 +89,7 @@ class _NotebookStep(Step):
 
 
 def progress_html(sentence: str, step: Step | None) -> dict[str, str]:
-    """The sentence and the bar as HTML, and as text for front ends without HTML."""
+    """Return message and progress bar as HTML, and as text for front ends without HTML."""
     parts, texts = [f"<div>{escape(sentence)}</div>"] if sentence else [], [sentence] if sentence else []
     if step is not None:
         done = f' value="{step.done:g}" max="{step.total:g}"' if step.total else ""

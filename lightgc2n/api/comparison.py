@@ -1,4 +1,4 @@
-"""Comparing models on one dataset, and the test of one run."""
+"""Comparison of models on one dataset, and evaluation of one run."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,12 +20,12 @@ class Comparison(Tabular):
 
     Example:
         >>> compared = lg.compare(data, models=["popularity", "sasrec"])
-        >>> compared.to_frame()  # a row for each model; metrics as fractions
+        >>> compared.to_frame()  # one row per model; metrics as fractions
         >>> compared.details()  # also by kind of target, with 95 % intervals
         >>> compared.best
 
     Attributes:
-        result: everything that was measured, ready for JSON.
+        result: all measurements, as JSON values.
     """
 
     def __init__(self, result: dict[str, Any], library: str | None = None) -> None:
@@ -43,7 +43,7 @@ class Comparison(Tabular):
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Why a model was left out, by its name."""
+        """The reasons why models were omitted, by model name."""
         return dict(self.result.get("left_out", {}))
 
     def details(self, library: str | None = None) -> Any:
@@ -82,7 +82,7 @@ class Comparison(Tabular):
 
 
 class Evaluation(Comparison):
-    """The test of one run.
+    """The evaluation of one run on its test targets.
 
     Example:
         >>> tested = run.evaluate()
@@ -122,18 +122,18 @@ def compare(
     Args:
         data: a dataset, or the path of a log or a prepared dataset.
         models: names of `list_models()`, or `simple` (all simple baselines), or `all`.
-        epochs: the most epochs of each model that is trained.
+        epochs: maximum number of epochs of each trained model.
         protocol: how data is split: last, time, cold-accounts or windows.
-        domain: use the events of this domain alone.
+        domain: use only the events of this domain.
         cutoffs: list lengths of the metrics.
-        exclude_seen: leave items of the history out of the lists.
-        settings: of the models, by name: `{"sasrec": {"width": 32}}`.
+        exclude_seen: exclude items of the history from the lists.
+        settings: settings of the models, by model name: `{"sasrec": {"width": 32}}`.
         split: further settings of the split, such as `{"validation": False}`.
         training: further settings of the training, such as `{"learning_rate": 0.01}`.
-        seed: everything random follows from this number.
+        seed: seed of all random numbers.
         device: cpu, cuda or auto.
         out: the folder for results, ranks and trained runs; an interrupted comparison resumes.
-        force: replace a comparison that is there.
+        force: replace an existing comparison.
         progress: show progress.
 
     Example:

@@ -1,4 +1,4 @@
-"""Data to train on: from a data frame, from a log, from a prepared dataset, or generated."""
+"""Datasets for training: from a data frame, a log file or a prepared dataset, or generated."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -25,8 +25,8 @@ class Dataset(Tabular):
         >>> data = lg.Dataset.load("shop")
 
     Attributes:
-        folder: where the prepared dataset is; a temporary folder until `save` was called.
-        titles: what items are called, by item id; results then show titles too.
+        folder: the folder of the prepared dataset; a temporary one until `save` is called.
+        titles: titles of items by item id; results then include them.
         library: the library of the frame that the data came from.
     """
 
@@ -40,7 +40,7 @@ class Dataset(Tabular):
     ) -> None:
         self.folder, self.library, self.titles = folder, library, read_title_map(titles)
         self._owned = owned
-        self.arrays  # noqa: B018 - a folder that holds no dataset is an error now
+        self.arrays  # noqa: B018 - loads now, so that a folder without a dataset is an error here
 
     @classmethod
     def from_frame(
@@ -61,25 +61,25 @@ class Dataset(Tabular):
         titles: Mapping[str, str] | None = None,
         progress: bool = True,
     ) -> "Dataset":
-        """Prepare the events of a data frame: pandas, polars, an Arrow table, or what narwhals reads.
+        """Prepare the events of a data frame: pandas, polars, an Arrow table, or any frame that narwhals supports.
 
-        Columns that are not named are found by their usual names (`user_id`, `itemId`, `timestamp` ...). Ids of any
+        Columns that are not given are found by their usual names (`user_id`, `itemId`, `timestamp` ...). Ids of any
         type become text. Without a time column the order of the rows is the order of the events.
 
         Args:
-            frame: one event a row.
-            account: the column that names the account.
-            item: the column that names the item.
+            frame: one event per row.
+            account: the column of account ids.
+            item: the column of item ids.
             time: the column with times: datetimes (with or without a time zone), ISO texts, or numbers since 1970.
-            domain: the column that names the item's domain.
-            member: the column that says who acted: kept for evaluation, never shown to a model.
-            time_unit: of numbers: s, ms, us or ns; `auto` goes by their size.
-            ties: events of an account with equal times stay in the order of the rows (`file`), or `random`.
-            seed: for random ties.
+            domain: the column of the item's domain.
+            member: the column of the member who acted: for evaluation only, never a model input.
+            time_unit: unit of numeric times: s, ms, us or ns; `auto` infers it from their size.
+            ties: order of an account's events with equal times: as in the rows (`file`), or `random`.
+            seed: seed of the random order of ties.
             drop_duplicates: drop rows that repeat the account, item and time of another.
-            skip_bad: leave rows with missing or unusable values out; without it they are an error.
-            name: what to call the dataset.
-            titles: what items are called, by item id.
+            skip_bad: skip rows with missing or invalid values, which are an error otherwise.
+            name: name of the dataset.
+            titles: titles of items, by item id.
             progress: show progress.
 
         Raises:
@@ -120,10 +120,10 @@ class Dataset(Tabular):
         """Prepare a log file, or a folder that holds one: CSV, TSV, JSON lines, Parquet and more (docs/formats.md).
 
         Args:
-            path: the log; a prepared dataset is loaded as it is.
-            format: of the file; `auto` goes by its name and content.
+            path: the log, or a prepared dataset, which is loaded.
+            format: format of the file; `auto` infers it from name and content.
             header: column names of a table without a header.
-            delimiter: what stands between the fields of a CSV file; found by its header otherwise.
+            delimiter: field separator of a CSV file; by default detected from its header.
 
         The other arguments are those of `from_frame`.
         """
@@ -150,11 +150,13 @@ class Dataset(Tabular):
         """Write the prepared dataset to the folder `out`, and use it from there.
 
         Args:
-            force: replace a dataset that is there.
+            force: replace an existing dataset.
         """
         out = Path(out)
         if (out / FORGOTTEN).exists():
-            raise OutputError(f"{out} remembers forgotten accounts, so {FORCE} leaves it alone. Choose another name.")
+            raise OutputError(
+                f"{out} has a list of forgotten accounts, so {FORCE} does not replace it. Choose another name."
+            )
         copy_folder(self.folder, out, DATASET, force)
         self.folder = out
         return self
@@ -166,7 +168,7 @@ class Dataset(Tabular):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether its folder is removed with this object."""
+        """Whether the folder is temporary and removed with this object."""
         return self._owned is not None and self.folder == self._owned.path
 
     @property
@@ -175,7 +177,7 @@ class Dataset(Tabular):
 
     @property
     def checksum(self) -> str:
-        """One checksum over the data; equal data has an equal one, whatever it was read from."""
+        """The checksum of the data; it does not depend on the format that the data was read from."""
         return self.arrays.checksum
 
     @property
@@ -190,7 +192,7 @@ class Dataset(Tabular):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the import had to say: which columns were used, how times were read, what was left out."""
+        """Notes of the import: which columns were used, how times were parsed, which rows were skipped."""
         return tuple(self.arrays.manifest["notes"])
 
     def __len__(self) -> int:
@@ -243,12 +245,12 @@ def generate(
     settings: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> Dataset:
-    """Generate the log of households whose people are known, with titles of items.
+    """Generate a log of households with known members, and titles of items.
 
     Args:
-        accounts: how many households, from 50.
-        seed: everything random follows from this number.
-        settings: of the generated world, such as `{"weeks": 8}`; docs/households.md lists them.
+        accounts: number of households, at least 50.
+        seed: seed of all random numbers.
+        settings: settings of the generator, such as `{"weeks": 8}`; docs/households.md lists them.
         progress: show progress.
 
     Example:
@@ -268,12 +270,12 @@ def generate(
 
 
 def as_dataset(data: Dataset | str | Path) -> Dataset:
-    """The dataset itself, or that of a path."""
+    """Return the dataset, or load that of a path."""
     return data if isinstance(data, Dataset) else Dataset.from_path(data)
 
 
 def read_title_map(titles: Mapping[Any, Any] | None) -> dict[str, str]:
-    """Titles by item id, as text on one line each."""
+    """Return titles by item id, each as one line of text."""
     return {str(item): " ".join(str(title).split()) for item, title in (titles or {}).items()}
 
 

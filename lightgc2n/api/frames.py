@@ -1,4 +1,4 @@
-"""Results as data frames of pandas or polars, as text and as tables of a notebook."""
+"""Results as pandas or polars data frames, as text, and as HTML tables in notebooks."""
 
 import importlib.util
 import io
@@ -20,7 +20,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 
 def make_frame(columns: Columns, library: str | None = None, preferred: str | None = None) -> Any:
-    """A data frame of the library that is asked for, else of the preferred one, else of one that is installed."""
+    """Return a data frame of `library`, else of the preferred library, else of one that is installed."""
     if library is not None and library not in LIBRARIES:
         raise SettingError(f"library: {unknown_name('library', library, LIBRARIES)}")
     installed = [name for name in LIBRARIES if importlib.util.find_spec(name) is not None]
@@ -39,13 +39,13 @@ def make_frame(columns: Columns, library: str | None = None, preferred: str | No
 
 
 def library_of(frame: Any) -> str | None:
-    """The library of a frame, where results can be frames of it too."""
+    """Return the library of a frame, if results can be frames of it."""
     package = type(frame).__module__.partition(".")[0]
     return package if package in LIBRARIES else None
 
 
 class Tabular(ABC):
-    """A result that can be a data frame, and shows itself as a table.
+    """A result that converts to a data frame and is displayed as a table.
 
     Attributes:
         library: the library of the frame that the data came from; None where it came from files.
@@ -59,7 +59,7 @@ class Tabular(ABC):
 
     @abstractmethod
     def _headline(self) -> str:
-        """What this is, in one sentence."""
+        """A one-sentence summary."""
 
     @overload
     def to_frame(self, library: Literal["pandas"]) -> "pd.DataFrame": ...
@@ -76,14 +76,14 @@ class Tabular(ABC):
         return make_frame(self._columns(), library, self.library)
 
     def _tables(self) -> Sequence[Table]:
-        """The tables that are shown."""
+        """The tables to display."""
         columns = self._columns()
         rows = [[_printed(value) for value in row] for row in zip(*columns.values(), strict=True)]
         table = plain_table("result", list(columns), rows[:SHOWN], text_columns=len(columns))
         return [table]
 
     def _shown_notes(self) -> Sequence[str]:
-        """What stands below the tables."""
+        """Notes below the tables."""
         return ()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Opening what is on disk: a run or a bundle."""
+"""Loading a run or a bundle from disk."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +18,8 @@ def load(
 
     Args:
         path: a folder that `train` or `export` wrote.
-        data: the run's dataset, if it is not where it was at training.
-        device: of a run: cpu, cuda or auto; a bundle runs on the CPU.
+        data: the run's dataset, if it has moved since training.
+        device: cpu, cuda or auto, for a run; a bundle runs on the CPU.
         progress: show progress.
 
     Example:

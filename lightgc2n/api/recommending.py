@@ -1,4 +1,4 @@
-"""What a run and a bundle share: lists of next items, and the people behind accounts."""
+"""Methods shared by runs and bundles: lists of next items, and the people behind accounts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,32 +12,32 @@ if TYPE_CHECKING:
     from lightgc2n.recommending.histories import Times
     from lightgc2n.recommending.recommender import Recommender
 
-Id = str | int  # ids are text; a number stands for its digits
+Id = str | int  # ids are text; a number is converted to text
 
 
 class Recommending(ABC):
-    """Answers what comes next for an account, or for a history alone."""
+    """Recommends next items for an account, or for a history without an account."""
 
     _progress = True
 
     @property
     @abstractmethod
     def recommender(self) -> "Recommender":
-        """The recommender that answers; it is loaded when first used."""
+        """The recommender, loaded when it is first used."""
 
     @property
     @abstractmethod
     def _presenter(self) -> "Presenter":
-        """What turns its answers into results of the API."""
+        """The converter of its results to results of the API."""
 
     @property
     def accounts(self) -> Sequence[str]:
-        """The ids of the accounts that it knows."""
+        """The ids of the known accounts."""
         return self.recommender.dataset.accounts
 
     @property
     def items(self) -> Sequence[str]:
-        """The ids of the items that it may list."""
+        """The ids of the items of the catalogue."""
         return self.recommender.dataset.items
 
     def recommend(
@@ -58,15 +58,15 @@ class Recommending(ABC):
 
         Args:
             account: the id of an account.
-            history: item ids, oldest first; ids that the catalogue does not have are left out, and the notes say so.
+            history: item ids, oldest first; ids that are not in the catalogue are ignored, with a note.
             k: length of the list.
-            exclude_seen: leave items of the history out.
+            exclude_seen: exclude items of the history.
             allow: the only items that may be listed.
             deny: items that may not be listed.
-            domain: list items of this domain alone.
-            times: of each event of the history (ISO dates), where people are to be found in it.
-            person: one of the people behind it (A, B ...): the list is for them alone.
-            together: the list is for all people behind it.
+            domain: list only items of this domain.
+            times: time of each event of the history (ISO dates), needed to find people in it.
+            person: one of the people behind it (A, B ...), for a list for this person.
+            together: make the list for all people behind it.
 
         Example:
             >>> run.recommend("user42", k=10).to_frame()
@@ -91,9 +91,9 @@ class Recommending(ABC):
         self, accounts: Iterable[Id] | None = None, *, k: int = 20, exclude_seen: bool = False,
         allow: Iterable[Id] | None = None, deny: Iterable[Id] | None = None, domain: str | None = None,
     ) -> "Iterator[Recommendations]":  # fmt: skip
-        """Return a list for each account, in the order given; for all accounts of the data, if none is given.
+        """Return a list for each account, in the given order; by default for all accounts of the data.
 
-        The lists are made in batches while they are iterated over. The arguments are those of `recommend`.
+        The lists are computed lazily, in batches. The arguments are those of `recommend`.
         """
         with api_call(self._progress):
             presenter = self._presenter
@@ -121,26 +121,26 @@ class Recommending(ABC):
         Args:
             account: the id of an account.
             history: as for `recommend`; without it the stored history of the account.
-            times: of each event of the history: ISO dates, or microseconds since 1970.
+            times: time of each event of the history: ISO dates, or microseconds since 1970.
             k: length of the lists.
-            exclude_seen: leave items out that the person has watched; of the list for all, those that anybody has.
+            exclude_seen: exclude items that the person has watched; from the joint list, those that anybody has.
 
         Example:
-            >>> found = run.people("user42")
-            >>> found.count, found.people[0].next, found.to_frame()
+            >>> people = run.people("user42")
+            >>> people.count, people.people[0].next, people.to_frame()
         """
         with api_call(self._progress):
-            found = self.recommender.people(_text(account), _texts(history), times, k=k, exclude_seen=exclude_seen)
-            return self._presenter.people(found)
+            result = self.recommender.people(_text(account), _texts(history), times, k=k, exclude_seen=exclude_seen)
+            return self._presenter.people(result)
 
     def ownership(self, account: Id | None = None, history: Sequence[Id] | None = None) -> "Ownership":
-        """Return how far each event of a history is each latent user's; models without latent users refuse."""
+        """Return each latent user's share of each event; an error for models without latent users."""
         with api_call(self._progress):
             return self._presenter.ownership(self.recommender.ownership(_text(account), _texts(history)))
 
 
 class Bundle(Recommending):
-    """An exported run: it answers without torch.
+    """An exported run, which needs no torch.
 
     Example:
         >>> bundle = lg.load("bundle")
@@ -148,7 +148,7 @@ class Bundle(Recommending):
         >>> bundle.similar("a")
 
     Attributes:
-        folder: where the bundle is.
+        folder: the folder of the bundle.
     """
 
     def __init__(self, folder: Path, recommender: "Recommender", progress: bool = True) -> None:
@@ -157,7 +157,7 @@ class Bundle(Recommending):
 
     @property
     def recommender(self) -> "Recommender":
-        """The recommender that answers."""
+        """The recommender."""
         return self._bundle
 
     @property
@@ -172,7 +172,7 @@ class Bundle(Recommending):
         return str(self._bundle.name)
 
     def similar(self, item: Id, k: int = 20) -> "Recommendations":
-        """Return the k items most like this one, by the vectors that the model scores them with."""
+        """Return the k items most similar to this one, by the item vectors of the model."""
         with api_call(self._progress):
             return self._presenter.recommendations(self._bundle.similar(str(item), k))
 
@@ -189,5 +189,5 @@ def _text(one: Any) -> str | None:
 
 
 def _texts(ids: Any) -> Any:
-    """Ids as text; a text in place of a list stays one, for the error that it is."""
+    """Convert ids to text. A string instead of a list is passed on, so that it raises an error."""
     return ids if ids is None or isinstance(ids, str) else [str(one) for one in ids]

@@ -1,4 +1,4 @@
-"""What a run or a bundle answers with: the typed results of `recommending`, which can also be data frames."""
+"""Results of runs and bundles: the typed results of `recommending`, with conversion to data frames."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -40,7 +40,7 @@ class Recommendations(Tabular, base.Recommendations):
 
 @dataclass(frozen=True, repr=False)
 class Ownership(Tabular, base.Ownership):
-    """How far each event of a history is each latent user's, oldest event first."""
+    """Each latent user's share of each event of a history, oldest event first."""
 
     titles: Mapping[str, str] = field(default_factory=dict, compare=False)
     library: str | None = field(default=None, compare=False)
@@ -69,14 +69,14 @@ class Person(base.Person):
 
 @dataclass(frozen=True, repr=False)
 class AccountPeople(Tabular, base.AccountPeople):
-    """How many people are behind an account, who did what, and what to show each of them.
+    """The number of people behind an account, who did what, and a list for each person.
 
     Example:
-        >>> found = run.people("user42")
-        >>> found.count, found.confidence
-        >>> found.to_frame()  # who did what: an event a row
-        >>> found.people_frame()  # a person a row
-        >>> found.lists_frame()  # what to show each of them next
+        >>> people = run.people("user42")
+        >>> people.count, people.confidence
+        >>> people.to_frame()  # who did what: one row per event
+        >>> people.people_frame()  # one row per person
+        >>> people.lists_frame()  # the next items for each person
     """
 
     people: tuple[Person, ...]
@@ -86,7 +86,7 @@ class AccountPeople(Tabular, base.AccountPeople):
     library: str | None = field(default=None, compare=False)
 
     def people_frame(self, library: str | None = None) -> Any:
-        """A row for each person: name, number and share of the events, and the items that tell most of them."""
+        """Return one row per person: name, number and share of events, and most typical items."""
         persons = self.people
         columns: Columns = {
             "person": [person.name for person in persons],
@@ -97,7 +97,7 @@ class AccountPeople(Tabular, base.AccountPeople):
         return make_frame(columns, library, self.library)
 
     def lists_frame(self, library: str | None = None) -> Any:
-        """A row for each place of each list: for every person, and for all of them `together`."""
+        """Return one row per list entry: the lists of each person, and of all people `together`."""
         lists = [(person.name, person.next) for person in self.people]
         lists += [("together", self.together)] if self.together is not None else []
         rows = [(name, item) for name, listed in lists for item in listed]
@@ -135,13 +135,13 @@ class AccountPeople(Tabular, base.AccountPeople):
 
 
 def titles_column(ids: Iterable[str], titles: Mapping[str, str]) -> dict[str, list[str | None]]:
-    """The column of titles, where any are known."""
+    """Return the column of titles, if any are known."""
     return {"title": [titles.get(item) for item in ids]} if titles else {}
 
 
 @dataclass(frozen=True)
 class Presenter:
-    """Turns the results of a recommender into those of the API."""
+    """Converts results of a recommender to results of the API."""
 
     titles: Mapping[str, str]
     library: str | None
@@ -152,11 +152,11 @@ class Presenter:
     def ownership(self, owned: base.Ownership) -> Ownership:
         return Ownership(**_values(owned), titles=self.titles, library=self.library)
 
-    def people(self, found: base.AccountPeople) -> AccountPeople:
-        values = _values(found) | {
-            "people": tuple(Person(**_values(one) | {"next": self.recommendations(one.next)}) for one in found.people),
-            "whole": self.recommendations(found.whole),
-            "together": None if found.together is None else self.recommendations(found.together),
+    def people(self, result: base.AccountPeople) -> AccountPeople:
+        values = _values(result) | {
+            "people": tuple(Person(**_values(one) | {"next": self.recommendations(one.next)}) for one in result.people),
+            "whole": self.recommendations(result.whole),
+            "together": None if result.together is None else self.recommendations(result.together),
         }
         return AccountPeople(**values, titles=self.titles, library=self.library)
 

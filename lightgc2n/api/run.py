@@ -1,4 +1,4 @@
-"""Training a model, and what can be done with a trained run."""
+"""Training a model, and using the trained run."""
 
 import math
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ Settings = Mapping[str, Any]
 
 
 class Run(Recommending):
-    """A trained model with its data: recommends, finds people, is evaluated and exported.
+    """A trained model with its data, to recommend, find people, evaluate and export.
 
     Example:
         >>> run = lg.train(data, model="lightgc2n-plus", epochs=20)
@@ -32,7 +32,7 @@ class Run(Recommending):
 
     Attributes:
         folder: the folder of the run; a temporary one, which is removed with this object, unless `out` was given.
-        data: the dataset that it was trained on.
+        data: the training dataset.
         model: the name of the model.
     """
 
@@ -53,7 +53,7 @@ class Run(Recommending):
 
     @cached_property
     def recommender(self) -> "Recommender":
-        """The recommender that answers; it is loaded when first used."""
+        """The recommender, loaded when it is first used."""
         from lightgc2n.recommending.loading import load
 
         return load(self.folder, self.data.folder, self.device)
@@ -68,7 +68,7 @@ class Run(Recommending):
     def history(self) -> Any:
         """The losses, the seconds and the validation MRR@20 of each epoch, as a data frame."""
         from lightgc2n.api.frames import make_frame
-        from lightgc2n.training.epoch_log import read_rows
+        from lightgc2n.training.checkpoints import read_rows
 
         rows = read_rows(self.folder)
         names = dict.fromkeys(name for row in rows for name in row)
@@ -76,7 +76,7 @@ class Run(Recommending):
 
     @property
     def state(self) -> "Progress":
-        """How far training has come: `epochs`, `best_epoch`, `best_value` (validation MRR@20), `ended_by`."""
+        """The progress of training: `epochs`, `best_epoch`, `best_value` (validation MRR@20), `ended_by`."""
         from lightgc2n.training.runs import load_run
 
         return load_run(self.folder)[2]
@@ -85,7 +85,7 @@ class Run(Recommending):
         """Rank the test targets, which were never used for training or for selecting a checkpoint.
 
         Args:
-            fold_in: also with the accounts folded in from their histories, with and without their ids.
+            fold_in: also evaluate with accounts folded in from their histories, with and without their ids.
 
         Example:
             >>> run.evaluate()["MRR@20"]
@@ -110,15 +110,15 @@ class Run(Recommending):
         titles: Mapping[str, str] | None = None,
         force: bool = False,
     ) -> Path:
-        """Write the run as a bundle, which answers without torch, and return its folder.
+        """Write the run as a bundle, which needs no torch, and return its folder.
 
         Args:
             out: the folder to write.
-            int8: round tables of items to bytes: a third of the size.
-            histories: include what accounts did.
-            people: include what finds the people behind a history.
-            titles: what items are called, by item id; those of the data, if they are not given.
-            force: replace a bundle that is there.
+            int8: quantise item tables to 8 bits: a third of the size.
+            histories: include the histories of the accounts.
+            people: include the model that finds the people behind a history.
+            titles: titles of items by item id; by default those of the data.
+            force: replace an existing bundle.
 
         Example:
             >>> run.export("bundle")
@@ -136,7 +136,7 @@ class Run(Recommending):
         """Copy the run to the folder `out`, and use it from there. Save its data too, with `run.data.save`.
 
         Args:
-            force: replace a run that is there.
+            force: replace an existing run.
         """
         from lightgc2n.training.runs import RUN_FOLDER
 
@@ -172,16 +172,16 @@ def train(
 
     Args:
         data: a dataset, or the path of a log or a prepared dataset.
-        model: a name of `list_models()`; `lightgc2n`, if none is given.
-        epochs: the most epochs; training ends earlier when validation no longer improves.
-        out: the folder of the run, which resumes if it is there and unfinished. Without it the run lives in a
-            temporary folder and is removed with the `Run`.
+        model: a name of `list_models()`; by default `lightgc2n`.
+        epochs: maximum number of epochs; training ends earlier when validation no longer improves.
+        out: the folder of the run; an unfinished run in it resumes. Without it the run is in a temporary folder,
+            which is removed with the `Run`.
         protocol: how data is split: last, time, cold-accounts or windows.
-        domain: use the events of this domain alone.
-        settings: of the model, such as `{"width": 32}`.
+        domain: use only the events of this domain.
+        settings: settings of the model, such as `{"width": 32}`.
         split: further settings of the split, such as `{"validation": False}`.
         training: further settings of the training, such as `{"learning_rate": 0.01}`.
-        seed: everything random follows from this number; 0, if none is given.
+        seed: seed of all random numbers; by default 0.
         from_run: start from the weights and settings of this run, on newer data.
         seconds: time budget; training pauses at the end of the epoch that exceeds it, and resumes with `out`.
         device: cpu, cuda or auto.

@@ -1,4 +1,4 @@
-"""Temporary folders that an object owns, and copies of folders that stay."""
+"""Temporary folders that are removed with the object that owns them, and permanent copies."""
 
 import os
 import shutil
@@ -12,10 +12,10 @@ from lightgc2n.files.folder_kinds import FolderKind
 
 
 class OwnedFolder:
-    """A place for one folder of a kind; it is removed with this object, and of its files only what the kind names.
+    """A temporary folder that is removed with this object; only files that its kind names are removed.
 
     Attributes:
-        path: where the folder is to be made; it does not exist yet.
+        path: the path of the folder, which does not exist yet.
     """
 
     def __init__(self, kind: FolderKind, name: str) -> None:
@@ -29,10 +29,10 @@ def _remove(path: Path, kind: FolderKind, owner: int) -> None:
         return  # a forked process must not remove the folder of its parent
     kind.remove(path)
     with suppress(OSError):
-        path.parent.rmdir()  # a file that somebody put there keeps it
+        path.parent.rmdir()  # it stays if a user put a file there
 
 
 def copy_folder(source: Path, out: Path, kind: FolderKind, force: bool) -> None:
-    """Copy the files of a kind; the copy appears whole or not at all."""
+    """Copy a folder of a kind, atomically."""
     with new_folder(out, force, kind=kind) as folder:
         shutil.copytree(source, folder, dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""The commands, in the order of the story; each parses, calls one function and prints."""
+"""The commands, in the order in which they are usually run. Each parses its options, calls one function and prints."""
 
 from collections.abc import Callable
 from typing import Any

@@ -14,11 +14,11 @@ from lightgc2n.errors import SettingError
 
 def compare(
     folder: DatasetFolder,
-    models: Annotated[str, typer.Option(help="simple, all, or names: markov,recency.")] = "simple",
+    models: Annotated[str, typer.Option(help="simple, all, or names separated by commas.")] = "simple",
     protocol: Annotated[
         str, typer.Option(help="last, time, cold-accounts or windows: see docs/protocols.md.")
     ] = "last",
-    domain: Annotated[str, typer.Option(help="Use the events of this domain alone.")] = "",
+    domain: Annotated[str, typer.Option(help="Use only the events of this domain.")] = "",
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="The folder for results, ranks and trained runs; needed to resume."),
@@ -26,7 +26,7 @@ def compare(
     targets: Annotated[str, typer.Option(help="Training targets: all, last, or auto (all on logs).")] = "auto",
     cutoffs: Annotated[str, typer.Option(metavar="N,N,...", help="List lengths of the metrics.")] = "5,10,20",
     exclude_seen: Annotated[
-        bool, typer.Option("--exclude-seen", help="Leave items of the history out of the lists.")
+        bool, typer.Option("--exclude-seen", help="Exclude items of the history from the lists.")
     ] = False,
     target_in_input: Annotated[
         bool,

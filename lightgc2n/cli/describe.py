@@ -16,7 +16,7 @@ from lightgc2n.data.members import load_members
 from lightgc2n.data.statistics import statistics
 from lightgc2n.files.atomic_writes import refuse_existing
 
-Rows = tuple[tuple[str, str, Callable[[Any], str]], ...]  # label, path in the numbers, how to write it
+Rows = tuple[tuple[str, str, Callable[[Any], str]], ...]  # label, path in the statistics, formatter
 
 
 def describe(
@@ -24,12 +24,12 @@ def describe(
     plots: Annotated[
         Path | None, typer.Option("--plots", metavar="FOLDER", help="Write plots (PNG) and statistics.json there.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what stands at --plots.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the folder at --plots.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Count what a dataset holds: accounts, sequences, events, items, repeats, popularity, times, members."""
+    """Show statistics of a dataset: accounts, sequences, events, items, repeats, popularity, times, members."""
     if plots is not None:
-        refuse_existing(plots, force, option="--plots")  # before the counting, which may take a while
+        refuse_existing(plots, force, option="--plots")  # before the statistics, which may take a while
     dataset = load_dataset(folder)
     verify_dataset(folder)
     numbers = statistics(dataset, load_members(folder))
@@ -124,7 +124,7 @@ def _print(numbers: dict[str, Any]) -> None:
         sizes = members["accounts_by_members"]
         by_size = tuple((f"accounts of household size {size}", f"accounts_by_members.{size}", _whole) for size in sizes)
         _print_table(console, [("", members)], MEMBER_ROWS + by_size)
-    console.print("" if members else "\nWho acted is not known.")
+    console.print("" if members else "\nThe dataset has no member labels.")
     for sentence in (*numbers["counting"], *numbers["notes"]):
         console.print(f"Note: {sentence}")
 
@@ -139,7 +139,7 @@ def _columns(numbers: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _print_table(console: Console, columns: list[tuple[str, dict[str, Any]]], rows: Rows) -> None:
-    """One line per row that some column has a value for."""
+    """Print a line for each row that has a value in any column."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(name for name, _ in columns))
     table.add_column("", no_wrap=True)
     for name, _ in columns:

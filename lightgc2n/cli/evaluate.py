@@ -1,4 +1,4 @@
-"""`lightgc2n evaluate`: the test of a run."""
+"""`lightgc2n evaluate`: evaluate a run on its test targets."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`lightgc2n experiment`: an experiment of the paper from plan to report; `lightgc2n report` rewrites the report."""
+"""`lightgc2n experiment` runs an experiment of the paper and writes its report; `lightgc2n report` rewrites that."""
 
 import math
 import shlex
@@ -21,7 +21,7 @@ LIST = "list"
 
 def experiment(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="An experiment, all of them, or list.")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The name of an experiment, or all, or list.")] = "",
     more: Annotated[
         list[Path] | None, typer.Argument(metavar="[DIR]...", help="More datasets, as in --data DIR DIR.")
     ] = None,
@@ -35,11 +35,13 @@ def experiment(
     protocol: Annotated[
         str, typer.Option(help="auto: last on logs, windows on windows; or last, time, cold-accounts, windows.")
     ] = "auto",
-    models: Annotated[str, typer.Option(help="simple, all, or names, where an experiment compares models.")] = "",
+    models: Annotated[str, typer.Option(help="simple, all, or names; for experiments that compare models.")] = "",
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Number of seeds (3 for table1 and ablation, else 1).")
     ] = None,
-    budget: Annotated[int | None, typer.Option(metavar="EPOCHS", min=1, help="Most epochs of a run.")] = None,
+    budget: Annotated[
+        int | None, typer.Option(metavar="EPOCHS", min=1, help="Maximum number of epochs of a run.")
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -47,14 +49,19 @@ def experiment(
         ),
     ] = None,
     set: Overrides = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Run in minutes, on generated households.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Use generated households and small settings: takes minutes.")
+    ] = False,
     side_by_side: Annotated[
         int | None, typer.Option("--side-by-side", metavar="N", min=1, help="Runs at once (default 1; quick: 2).")
     ] = None,
     together: Annotated[
         int | None,
         typer.Option(
-            "--together", metavar="N", min=1, help="Runs that one process trains in turn (default 1; quick: 10)."
+            "--together",
+            metavar="N",
+            min=1,
+            help="Runs that each process trains one after the other (default 1; quick: 10).",
         ),
     ] = None,
     slice: Annotated[
@@ -66,13 +73,14 @@ def experiment(
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     pack: Annotated[
         Path | None,
-        typer.Option(
-            "--pack", metavar="FILE", help="Run nothing: write an archive with all that another machine needs."
-        ),
+        typer.Option("--pack", metavar="FILE", help="Do not run: write an archive that another machine can run."),
     ] = None,
-    run: Annotated[Path | None, typer.Option("--run", metavar="FILE", help="Run the experiments of a pack.")] = None,
+    run: Annotated[
+        Path | None, typer.Option("--run", metavar="FILE", help="Run the experiments of an archive written by --pack.")
+    ] = None,
     unpack: Annotated[
-        Path | None, typer.Option("--unpack", metavar="FILE", help="Copy the results of a pack to --out.")
+        Path | None,
+        typer.Option("--unpack", metavar="FILE", help="Copy the results of an archive written by --run to --out."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file at --pack.")] = False,
     json: Json = False,
@@ -89,18 +97,18 @@ def experiment(
             "give one of: an experiment by its name (lightgc2n experiment list), --run FILE, --unpack FILE."
         )
     if unpack is not None:
-        _unpack(unpack, _needed(out), json)
+        _unpack(unpack, _required(out), json)
         return
     at_once, turns = (2, 10) if quick else (1, 1)
     pace = _pace(device, side_by_side or at_once, slice, together or turns)
     if run is not None:
-        _run(run, _needed(out), pace, json)
+        _run(run, _required(out), pace, json)
         return
     setup = _setup(name, [*(data or []), *(more or [])], quick, out, pack, context)
     if pack is not None:
         _pack(name, setup, _command(context), pack, force, json)
     else:
-        _run_experiments(name, setup, _command(context), _needed(out), pace, json)
+        _run_experiments(name, setup, _command(context), _required(out), pace, json)
 
 
 def report(
@@ -141,7 +149,7 @@ def _setup(
     if quick and not data:
         if out is not None:
             claim_experiments(out, [])  # before data is generated in it
-        data = list(quick_data((out or pack.with_suffix(".data") if pack else _needed(out)) / DATA))
+        data = list(quick_data((out or pack.with_suffix(".data") if pack else _required(out)) / DATA))
     options = context.params
     config: Path | None = options["config"]
     if config is not None and not config.is_dir():
@@ -223,14 +231,14 @@ def _report_state(state: "State", facts: dict[str, object], sentence: str, json:
         )
 
 
-def _needed(out: Path | None) -> Path:
+def _required(out: Path | None) -> Path:
     if out is None:
         raise SettingError("--out is missing: give the folder for the results.")
     return out
 
 
 def _command(context: typer.Context) -> str:
-    """The command that gives the same numbers, for the report; options of speed are left out."""
+    """Return the command that reproduces the numbers, for the report; options that only affect speed are omitted."""
     options = context.params
     words = ["lightgc2n", "experiment", options["name"]]
     folders = [*(options["data"] or []), *(options["more"] or [])]

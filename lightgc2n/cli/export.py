@@ -12,16 +12,16 @@ from lightgc2n.cli.printing import print_json
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run (made by train).")],
     out: Annotated[Path, typer.Option("--out", metavar="BUNDLE", help="The folder to write.")],
-    int8: Annotated[bool, typer.Option("--int8", help="Round tables of items to bytes: a third of the size.")] = False,
+    int8: Annotated[bool, typer.Option("--int8", help="Quantise item tables to 8 bits: a third of the size.")] = False,
     no_histories: Annotated[
         bool,
-        typer.Option("--no-histories", help="Leave out what accounts did: for phones, or where it is kept elsewhere."),
+        typer.Option("--no-histories", help="Omit account histories: for phones, or if they are stored elsewhere."),
     ] = False,
     no_people: Annotated[
-        bool, typer.Option("--no-people", help="Leave out what finds the people behind a history.")
+        bool, typer.Option("--no-people", help="Omit the model that finds the people behind a history.")
     ] = False,
     titles: Annotated[
-        Path | None, typer.Option("--titles", metavar="FILE", help="What items are called: id, tab, title a line.")
+        Path | None, typer.Option("--titles", metavar="FILE", help="Item titles, one per line: id, tab, title.")
     ] = None,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
@@ -29,7 +29,7 @@ def export(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Turn a run into a bundle, which answers without torch: in onnxruntime, in a browser, behind the service."""
+    """Export a run as a bundle, which needs no torch: for onnxruntime, browsers and the HTTP service."""
     from lightgc2n.export.write_bundle import ExportOptions, export_run
     from lightgc2n.recommending.bundle_files import part_sizes
 

@@ -1,4 +1,4 @@
-"""`lightgc2n forget`: accounts are taken out of datasets, runs and bundles."""
+"""`lightgc2n forget`: remove accounts from datasets, runs and bundles."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ SHOWN = 5
 def forget(
     accounts: Annotated[list[str] | None, typer.Argument(metavar="ACCOUNT...", help="The ids of the accounts.")] = None,
     accounts_file: Annotated[
-        Path | None, typer.Option("--accounts-file", metavar="FILE", help="A file with one account id a line.")
+        Path | None, typer.Option("--accounts-file", metavar="FILE", help="A file with one account id per line.")
     ] = None,
     data: Annotated[list[Path] | None, typer.Option("--data", metavar="DIR", help="A prepared dataset.")] = None,
     run: Annotated[
@@ -29,20 +29,20 @@ def forget(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Take accounts out of datasets, runs and bundles, with all they did. Each option may be repeated.
+    """Remove accounts and all their events from datasets, runs and bundles. Each option may be repeated.
 
-    The command reports what stays: what a model has learned from all accounts together, for example.
+    The command reports what remains, such as what a model has learned from all accounts together.
     """
     names = _names(accounts or [], accounts_file)
     if not data and not run and not bundle:
-        raise SettingError("nothing to forget them in. Give --data DIR, --run RUN or --bundle BUNDLE.")
-    held = _held(names, data or [], run or [], bundle or [])
+        raise SettingError("no place to remove them from. Give --data DIR, --run RUN or --bundle BUNDLE.")
+    held = _search(names, data or [], run or [], bundle or [])
     if tombstones is not None:
-        _bury(tombstones, names)
+        _write_tombstones(tombstones, names)
     if not any(known for _, _, known in held):
         places = ", ".join(str(place) for _, place, _ in held)
         raise DataError(f"{places}: no account {', '.join(map(repr, names[:SHOWN]))} is there.")
-    # Every place is asked again: another command may have put an account there meanwhile.
+    # Every place is searched again: another command may have added an account meanwhile.
     report = {str(place): _forget_in(kind, place, names, data or []) for kind, place, _ in held}
     unknown = sorted(set(names) - {account for _, _, known in held for account in known})
     if json:
@@ -60,16 +60,16 @@ def _names(accounts: Sequence[str], file: Path | None) -> list[str]:
             lines = file.read_bytes().decode("utf-8-sig").split("\n")  # an id may hold any other kind of line break
             accounts = [*accounts, *(line.removesuffix("\r") for line in lines if line.removesuffix("\r"))]
         except (OSError, UnicodeDecodeError) as problem:
-            raise DataError(f"{file}: cannot be read as one account id a line: {problem}.") from None
+            raise DataError(f"{file}: cannot be read as one account id per line: {problem}.") from None
     if not accounts:
-        raise SettingError("no account. Give ids, or --accounts-file FILE with one id a line.")
+        raise SettingError("no account. Give ids, or --accounts-file FILE with one id per line.")
     return list(dict.fromkeys(accounts))
 
 
-def _held(
+def _search(
     names: list[str], data: list[Path], runs: list[Path], bundles: list[Path]
 ) -> list[tuple[str, Path, list[str]]]:
-    """Return the accounts that each place holds. Every place is checked before any is changed."""
+    """Return which of the accounts each place holds. All places are checked before any is changed."""
     from lightgc2n.data.forget_dataset import accounts_in_dataset
     from lightgc2n.recommending.forget_bundle import accounts_in_bundle
 
@@ -81,14 +81,14 @@ def _held(
     return held + [("bundle", place, accounts_in_bundle(place, names)) for place in bundles]
 
 
-def _bury(path: Path, names: list[str]) -> None:
+def _write_tombstones(path: Path, names: list[str]) -> None:
     from lightgc2n.data.tombstones import add_tombstones
 
     add_tombstones(path, names)
 
 
 def _forget_in(kind: str, place: Path, names: list[str], data: list[Path]) -> dict[str, Any]:
-    """Remove the accounts from one place and return what was removed and what stays."""
+    """Remove the accounts from one place; return what was removed and what remains."""
     if kind == "data":
         from lightgc2n.data.forget_dataset import forget_in_dataset
 

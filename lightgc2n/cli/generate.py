@@ -1,4 +1,4 @@
-"""`lightgc2n generate`: a world of households from a seed."""
+"""`lightgc2n generate`: generate a log of households from a seed."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,19 +19,19 @@ TABLE = "households"
 
 def generate(
     out: Annotated[
-        Path, typer.Option("--out", metavar="PATH", help="A .csv or .csv.gz file; anything else: a prepared dataset.")
+        Path, typer.Option("--out", metavar="PATH", help="A .csv or .csv.gz file; any other name: a prepared dataset.")
     ],
     titles: Annotated[
-        Path | None, typer.Option("--titles", metavar="FILE", help="Write here what items are called, for export.")
+        Path | None, typer.Option("--titles", metavar="FILE", help="File for the titles of the items, for export.")
     ] = None,
-    accounts: Annotated[int | None, typer.Option(help="How many households; 50 to 1,000,000.")] = None,
+    accounts: Annotated[int | None, typer.Option(help="Number of households, 50 to 1,000,000.")] = None,
     config: ConfigFile = None,
     set: Overrides = None,
     seed: Seed = 0,
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Make a log of households whose people are known, from nothing but a seed.
+    """Generate a log of households with known members from a seed.
 
     Settings are in the table `households`, for example --set households.weeks=8; docs/households.md lists them.
     """

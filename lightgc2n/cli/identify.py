@@ -1,4 +1,4 @@
-"""`lightgc2n identify`: how well methods separate the people behind accounts, where these are known."""
+"""`lightgc2n identify`: score methods that separate the people behind accounts, on labelled data."""
 
 from json import dumps
 from pathlib import Path
@@ -28,17 +28,18 @@ def identify(
         ),
     ] = None,
     accounts: Annotated[
-        str, typer.Option(help="all, validation (three in ten, to select settings) or test (the others).")
+        str, typer.Option(help="all, validation (30 %, to select settings) or test (the rest).")
     ] = "all",
     gap: Annotated[
-        float, typer.Option(metavar="HOURS", help="A longer pause ends a session (0: one hour, or a day if only days).")
+        float,
+        typer.Option(metavar="HOURS", help="A longer pause ends a session (0: one hour; one day if times are dates)."),
     ] = 0.0,
     serve: Annotated[
         str | None,
         typer.Option(
             "--serve",
             metavar="RUN|BASELINE",
-            help="Instead: score lists of this run (protocol time) or simple baseline for the person likely acting.",
+            help="Instead: score the lists of this run (protocol time) or baseline for the person probably acting.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The folder for the tables.")] = None,
@@ -48,7 +49,7 @@ def identify(
 ) -> None:
     """Score methods that assign events to people, on accounts whose people are known.
 
-    Only the scorer reads the labels, and methods that say so; see docs/people.md.
+    Labels are read by the scorer, and by the methods documented to use them in docs/people.md.
     """
     from lightgc2n.data.dataset import load_dataset, verify_dataset
     from lightgc2n.data.members import load_members
@@ -67,7 +68,7 @@ def identify(
         raise DataError(f"{folder}: has no labels of people. Make labelled data with lightgc2n simulate or generate.")
     if serve is not None:
         if methods != "all" or run or seed:
-            raise SettingError("--serve: leave --methods, --run and --seed out; they have no effect on lists.")
+            raise SettingError("--serve: omit --methods, --run and --seed, which have no effect on lists.")
         _serve(serve, dataset, members, options, out, force, json)
         return
     identified = score(dataset, members, methods.split(","), options, run or [])

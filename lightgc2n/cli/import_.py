@@ -1,4 +1,4 @@
-"""`lightgc2n import`: a log becomes a prepared dataset."""
+"""`lightgc2n import`: read a log into a prepared dataset."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,44 +11,44 @@ from lightgc2n.cli.printing import print_manifest
 
 def import_log(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A log file, or a folder that holds one.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the prepared dataset goes.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder for the prepared dataset.")],
     format: Annotated[
         str,
         typer.Option(
             help="auto, csv, tsv, jsonl, parquet, movietweetings, recbole (event tables), logs, windows, sessions "
-            "(a sequence a line). CSV, TSV and JSON lines may be packed (.gz, .zst)."
+            "(one sequence per line). CSV, TSV and JSON lines may be compressed (.gz, .zst)."
         ),
     ] = "auto",
-    name: Annotated[str, typer.Option(help="What to call the dataset; the file's name otherwise.")] = "",
-    account_column: Annotated[str, typer.Option(help="The column that names the account.")] = "",
-    item_column: Annotated[str, typer.Option(help="The column that names the item.")] = "",
-    time_column: Annotated[str, typer.Option(help="The column that holds the time.")] = "",
-    domain_column: Annotated[str, typer.Option(help="The column that names the item's domain.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the dataset; by default the name of the file.")] = "",
+    account_column: Annotated[str, typer.Option(help="The column of account ids.")] = "",
+    item_column: Annotated[str, typer.Option(help="The column of item ids.")] = "",
+    time_column: Annotated[str, typer.Option(help="The column of times.")] = "",
+    domain_column: Annotated[str, typer.Option(help="The column of the item's domain.")] = "",
     member_column: Annotated[
-        str, typer.Option(help="The column that says who acted: kept for evaluation, never shown to a model.")
+        str, typer.Option(help="The column of the member who acted: for evaluation only, never a model input.")
     ] = "",
     columns: Annotated[
         str, typer.Option(metavar="NAME,NAME,...", help="Column names, for a table without a header.")
     ] = "",
     time_unit: Annotated[
-        str, typer.Option(help="auto, s, ms, us, ns or iso; auto goes by the size of the numbers.")
+        str, typer.Option(help="auto, s, ms, us, ns or iso; auto infers it from the size of the numbers.")
     ] = "auto",
     delimiter: Annotated[
-        str, typer.Option(help="What stands between the fields of a CSV file; found by its header otherwise.")
+        str, typer.Option(help="Field separator of a CSV file; by default detected from its header.")
     ] = "",
     ties: Annotated[
-        str, typer.Option(help="Events of an account with equal times: in the order of the file, or random.")
+        str, typer.Option(help="Order of an account's events with equal times: file (as read) or random.")
     ] = "file",
     seed: Seed = 0,
     drop_duplicates: Annotated[
         bool, typer.Option("--drop-duplicates", help="Drop rows that repeat the account, item and time of another.")
     ] = False,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave bad rows out and list them in rejected.tsv, instead of stopping.")
+        bool, typer.Option("--skip-bad", help="Skip bad rows and list them in rejected.tsv instead of stopping.")
     ] = False,
     tombstones: Annotated[
         list[Path] | None,
-        typer.Option("--tombstones", metavar="FILE", help="Leave out the accounts that forget wrote to this file."),
+        typer.Option("--tombstones", metavar="FILE", help="Exclude the accounts that forget wrote to this file."),
     ] = None,
     force: Force = False,
     json: Json = False,

@@ -15,7 +15,7 @@ from lightgc2n.errors import EXTRA_OF_PACKAGE, LightGC2NError, MissingExtraError
 from lightgc2n.progress import say
 
 app = typer.Typer(
-    help="Recommendations for accounts that several people share, measured honestly.",
+    help="Recommendations for accounts that several people share.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -42,7 +42,7 @@ class _StoppedError(BaseException):
 
 
 def main() -> None:
-    """Runs the command line; a user error ends it with one sentence and exit code 2."""
+    """Run the command line. A user error is reported in one sentence, with exit code 2."""
     # Threads that spin while they wait slow down other processes on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     print_in_any_encoding()

@@ -11,10 +11,8 @@ from lightgc2n.config import LARGEST_SEED
 from lightgc2n.errors import DataError, SettingError
 
 DatasetFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A prepared dataset (made by import or generate).")]
-Seed = Annotated[
-    int, typer.Option("--seed", min=0, max=LARGEST_SEED, help="Everything random follows from this number.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace what stands at --out.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=LARGEST_SEED, help="Seed of all random numbers.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing output at --out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A TOML file with settings.")]
 Overrides = Annotated[
@@ -25,30 +23,30 @@ History = Annotated[
     typer.Option(
         "--history",
         metavar="ID,ID,...",
-        help="Items, oldest first: of someone new, or in place of --account's own. Quote an id that has a comma.",
+        help="Item ids, oldest first: a new account's, or instead of --account's own. Quote an id that has a comma.",
     ),
 ]
 Times = Annotated[
     str | None,
-    typer.Option("--times", metavar="TIME,...", help="When each event of --history was (ISO), to find people in it."),
+    typer.Option("--times", metavar="TIME,...", help="Times of the events of --history (ISO), to find people in it."),
 ]
 
 
 def known_history(text: str | None, items: Container[str]) -> list[str] | None:
-    """The ids of a history; one of which nothing is known is refused, since its list would be that of anybody."""
+    """Return the item ids of a history. Raise an error when none is known: the list would be the same for anybody."""
     ids = split_ids(text)
     if ids and not any(one in items for one in ids):
         raise DataError(
-            f"--history: no item {', '.join(map(repr, ids[:3]))} is known here. Give ids as the log has them."
+            f"--history: no item {', '.join(map(repr, ids[:3]))} is in the catalogue. Give item ids as in the log."
         )
     return ids
 
 
 def split_ids(text: str | None) -> list[str] | None:
-    """What stands between commas; an id with a comma of its own stands in double quotes, as in CSV."""
+    """Split a list of ids at commas; an id that contains a comma is quoted, as in CSV."""
     if text is None:
         return None
     try:
         return [part for part in next(csv.reader([text]), []) if part]
     except csv.Error as problem:
-        raise SettingError(f"expected ids with commas between them, found {text[:40]!r}: {problem}.") from None
+        raise SettingError(f"expected ids separated by commas, found {text[:40]!r}: {problem}.") from None

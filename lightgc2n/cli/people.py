@@ -1,4 +1,4 @@
-"""`lightgc2n people`: how many people are behind an account, who did what, and what to show them."""
+"""`lightgc2n people`: show how many people use an account, who did what, and a list for each person."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -32,23 +32,25 @@ def people(
         Path,
         typer.Argument(metavar="RUN|BUNDLE", help="A run (made by train) on logs, or a bundle (made by export)."),
     ],
-    account: Annotated[str | None, typer.Option("--account", metavar="ID", help="An account that it knows.")] = None,
+    account: Annotated[str | None, typer.Option("--account", metavar="ID", help="A known account.")] = None,
     history: History = None,
     times: Times = None,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
     ] = None,
     k: Annotated[int, typer.Option("-k", help="Length of a list.")] = 10,
-    exclude_seen: Annotated[bool, typer.Option("--exclude-seen", help="Leave items that were had out.")] = False,
+    exclude_seen: Annotated[
+        bool, typer.Option("--exclude-seen", help="Exclude items that were watched or bought before.")
+    ] = False,
     titles: Annotated[
-        Path | None, typer.Option("--titles", metavar="FILE", help="What items are called: id, tab, title a line.")
+        Path | None, typer.Option("--titles", metavar="FILE", help="Item titles, one per line: id, tab, title.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say how many people use an account, who did what, what each likes, and what to show each and all of them.
+    """Show how many people use an account, who did what, what each person likes, and lists for each and for all.
 
-    People have letters for names. What finds them is learned from the run's training logs when first asked for, and
-    kept in the run's folder; a bundle has it, unless it was left out.
+    People are named by letters. For a run, the model that finds them is learned from its training logs at the first
+    call and stored in the run's folder. A bundle contains it unless it was exported with --no-people.
     """
     from lightgc2n.recommending.loading import load
     from lightgc2n.recommending.titles import read_titles
@@ -56,15 +58,15 @@ def people(
     known = read_titles(titles) if titles is not None else {}
     recommender = load(run, data)
     shown = known_history(history, recommender.dataset.item_index)
-    found = recommender.people(account, shown, split_ids(times), k=k, exclude_seen=exclude_seen)
+    result = recommender.people(account, shown, split_ids(times), k=k, exclude_seen=exclude_seen)
     known = known or recommender.titles
     if json:
-        print_json(_as_json(found, known))
+        print_json(_as_json(result, known))
     else:
-        _show(found, lambda item: f"{known[item]} ({item})" if item in known else item)
+        _show(result, lambda item: f"{known[item]} ({item})" if item in known else item)
 
 
-def _as_json(found: "AccountPeople", titles: dict[str, str]) -> dict[str, Any]:
+def _as_json(result: "AccountPeople", titles: dict[str, str]) -> dict[str, Any]:
     def items(rows: Sequence[Any]) -> list[dict[str, Any]]:
         return [row._asdict() | ({"title": titles[row.item_id]} if row.item_id in titles else {}) for row in rows]
 
@@ -80,60 +82,60 @@ def _as_json(found: "AccountPeople", titles: dict[str, str]) -> dict[str, Any]:
             "active": None if person.active is None else asdict(person.active),
             "next": listed(person.next),
         }
-        for person in found.people
+        for person in result.people
     ]
     return {
-        "account_id": found.account_id,
-        "count": found.count,
-        "confidence": found.confidence,
-        "chances": found.chances,
-        "events": items(found.events),
+        "account_id": result.account_id,
+        "count": result.count,
+        "confidence": result.confidence,
+        "chances": result.chances,
+        "events": items(result.events),
         "people": persons,
-        "together": listed(found.together),
-        "account": listed(found.whole),
-        "notes": list(found.notes),
+        "together": listed(result.together),
+        "account": listed(result.whole),
+        "notes": list(result.notes),
     }
 
 
-def _show(found: "AccountPeople", named: Named) -> None:
-    typer.echo(_count_in_words(found))
-    for note in found.notes:
-        if note not in found.whole.notes:  # these are said with the count
+def _show(result: "AccountPeople", named: Named) -> None:
+    typer.echo(_count_in_words(result))
+    for note in result.notes:
+        if note not in result.whole.notes:  # these are printed with the count
             typer.echo(f"Note: {note}.")
     console = Console(highlight=False)
-    console.print(_timeline(found.events), soft_wrap=True)
-    print_table(_events_table(found.events, named))
-    print_table(_people_table(found.people, named))
-    print_table(_lists_table(found, named))
-    if any(person.active for person in found.people):
-        typer.echo("Hours and days are by the clock of the log, by UTC where its times name a time zone.")
+    console.print(_timeline(result.events), soft_wrap=True)
+    print_table(_events_table(result.events, named))
+    print_table(_people_table(result.people, named))
+    print_table(_lists_table(result, named))
+    if any(person.active for person in result.people):
+        typer.echo("Hours and days are in the time zone of the log; in UTC if its times have an offset.")
 
 
-def _count_in_words(found: "AccountPeople") -> str:
+def _count_in_words(result: "AccountPeople") -> str:
     from lightgc2n.recommending.recommender import ONE_ASSUMED
 
-    sure, name = f"{100 * found.confidence:.0f} %", found.account_id or "the history"
-    if ONE_ASSUMED in found.whole.notes:
+    sure, name = f"{100 * result.confidence:.0f} %", result.account_id or "the history"
+    if ONE_ASSUMED in result.whole.notes:
         return f"{name}: {ONE_ASSUMED}."
-    if found.count == 1:
-        return f"{name}: one person (confidence {sure}). Nothing shows well enough that there are more."
-    chances = ", ".join(f"{number}: {100 * chance:.0f} %" for number, chance in enumerate(found.chances, start=1))
-    return f"{name}: {found.count} people (confidence {sure}; {chances})."
+    if result.count == 1:
+        return f"{name}: one person (confidence {sure}). There is not enough evidence for more."
+    chances = ", ".join(f"{number}: {100 * chance:.0f} %" for number, chance in enumerate(result.chances, start=1))
+    return f"{name}: {result.count} people (confidence {sure}; {chances})."
 
 
 def _timeline(events: "Sequence[PersonEvent]") -> Text:
-    """A letter for every event, oldest first; a small one where it is less likely than not."""
+    """A letter for each event, oldest first; lower case if its probability is at most 50 %."""
     line = Text("oldest ")
     for event in events:
         letter = event.person if event.probability > 0.5 else event.person.lower()
         line.append(letter, style=STYLES.get(event.person, ""))
-    return line.append(" newest (a small letter: less likely than not)")
+    return line.append(" newest (lower case: probability at most 50 %)")
 
 
 def _events_table(events: "Sequence[PersonEvent]", named: Named) -> Table:
     newest, total = events[-NEWEST:], len(events)
     which = f"{total:,} events" if total <= NEWEST else f"the newest {NEWEST} of {total:,} events"
-    table = Table(title=f"Whose are {which}?", title_justify="left")
+    table = Table(title=f"Who acted in {which}", title_justify="left")
     timed = newest[-1].time is not None
     for heading in ("when", "who", "item")[not timed :]:
         table.add_column(heading)
@@ -145,9 +147,9 @@ def _events_table(events: "Sequence[PersonEvent]", named: Named) -> Table:
 
 
 def _people_table(people: "Sequence[Person]", named: Named) -> Table:
-    table = Table(title="What tells of each person", title_justify="left", show_lines=True)
+    table = Table(title="What is typical of each person", title_justify="left", show_lines=True)
     timed = any(person.active for person in people)
-    for heading in ("person", "events", "has more often than everybody") + (("active",) if timed else ()):
+    for heading in ("person", "events", "more often than everybody") + (("active",) if timed else ()):
         table.add_column(heading, justify="right" if heading == "events" else "left")
     for person in people:
         likes = "\n".join(f"{escape(named(like.item_id))} ({like.times:,.0f} times)" for like in person.likes)
@@ -168,16 +170,16 @@ def _when(active: "Activity") -> str:
 
 
 def _bar(share: float, of: Sequence[float]) -> str:
-    """How much of the largest share one is."""
+    """A bar for a share, relative to the largest."""
     bars = BARS if can_print(BARS) else PLAIN_BARS
     return bars[round(share / (max(of) or 1.0) * (len(bars) - 1))]
 
 
-def _lists_table(found: "AccountPeople", named: Named) -> Table:
-    """A column for each person, for all of them, and for the account as it is."""
-    columns = [(f"next for {_badge(person.name)}", person.next) for person in found.people]
-    if found.together is not None:
-        columns += [("together", found.together), ("the account's own list", found.whole)]
+def _lists_table(result: "AccountPeople", named: Named) -> Table:
+    """A column for each person, for all of them together, and for the account."""
+    columns = [(f"next for {_badge(person.name)}", person.next) for person in result.people]
+    if result.together is not None:
+        columns += [("together", result.together), ("the account's own list", result.whole)]
     table = Table(title="What to show next", title_justify="left")
     table.add_column("rank", justify="right")
     for heading, _ in columns:

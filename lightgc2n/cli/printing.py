@@ -1,4 +1,4 @@
-"""How results look on the screen."""
+"""Printing tables, notes and JSON to the terminal."""
 
 import io
 import json
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def print_in_any_encoding() -> None:
-    """Lets stdout and stderr write letters that their encoding does not have as backslash escapes, not fail."""
+    """Make stdout and stderr escape characters that their encoding lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def can_print(text: str) -> bool:
-    """Whether the encoding of stdout has all these letters."""
+    """Return whether the encoding of stdout has all characters of the text."""
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except UnicodeEncodeError:
@@ -33,13 +33,13 @@ def can_print(text: str) -> bool:
 
 
 def print_json(value: Any) -> None:
-    """Prints a value as JSON, with escapes where stdout does not have a letter: it is the same value."""
+    """Print a value as JSON, with escapes where stdout cannot encode a character."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
     typer.echo(text if can_print(text) else json.dumps(value, indent=1))
 
 
 def print_table(table: Table) -> None:
-    """The table on stdout, as wide as it needs to be: a narrow terminal, or none at all, must not cut numbers."""
+    """Print a table to stdout at its full width, so that a narrow terminal does not cut numbers."""
     console = Console(highlight=False)
     needed = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
     console.width = max(console.width, needed)
@@ -47,7 +47,7 @@ def print_table(table: Table) -> None:
 
 
 def print_results(tables: "Iterable[ResultTable]", notes: Iterable[str] = ()) -> None:
-    """Prints tables of results and the notes below them."""
+    """Print tables of results and the notes below them."""
     from lightgc2n.experiments.table import terminal
 
     for table in tables:
@@ -59,7 +59,7 @@ def print_results(tables: "Iterable[ResultTable]", notes: Iterable[str] = ()) ->
 
 
 def print_manifest(manifest: dict[str, Any], out: Path, as_json: bool) -> None:
-    """What a new dataset holds and where it is."""
+    """Print the counts of a new dataset and its folder."""
     if as_json:
         print_json({"out": str(out), **{key: manifest[key] for key in ("name", "kind", "counts", "domains", "notes")}})
         return

@@ -1,4 +1,4 @@
-"""`lightgc2n recommend`: next items from a run or a bundle."""
+"""`lightgc2n recommend`: list next items from a run or a bundle."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -30,50 +30,50 @@ def recommend(
     account: Annotated[
         list[str] | None, typer.Option("--account", metavar="ID", help="An account; may be repeated.")
     ] = None,
-    all_accounts: Annotated[bool, typer.Option("--all", help="Every account of the run's dataset.")] = False,
+    all_accounts: Annotated[bool, typer.Option("--all", help="All accounts of the run's dataset.")] = False,
     history: History = None,
     times: Times = None,
     person: Annotated[
-        str | None, typer.Option("--person", metavar="A|B|...", help="For this one of the people behind it alone.")
+        str | None, typer.Option("--person", metavar="A|B|...", help="List items for this person of the account only.")
     ] = None,
-    together: Annotated[bool, typer.Option("--together", help="For all people behind it together.")] = False,
-    k: Annotated[int, typer.Option("-k", help="Length of a list.")] = 20,
-    exclude_seen: Annotated[bool, typer.Option("--exclude-seen", help="Leave items of the history out.")] = False,
-    allow: Annotated[
-        Path | None, typer.Option("--allow", metavar="FILE", help="The only items to list, one id a line.")
-    ] = None,
-    deny: Annotated[Path | None, typer.Option("--deny", metavar="FILE", help="Items to leave out, likewise.")] = None,
-    domain: Annotated[str | None, typer.Option(help="List items of this domain alone.")] = None,
-    people: Annotated[
-        bool, typer.Option("--people", help="Show beside each list how far each event is each latent user's.")
+    together: Annotated[
+        bool, typer.Option("--together", help="List items for all people of the account together.")
     ] = False,
+    k: Annotated[int, typer.Option("-k", help="Length of a list.")] = 20,
+    exclude_seen: Annotated[bool, typer.Option("--exclude-seen", help="Exclude items of the history.")] = False,
+    allow: Annotated[
+        Path | None, typer.Option("--allow", metavar="FILE", help="List only the items in this file, one id per line.")
+    ] = None,
+    deny: Annotated[
+        Path | None, typer.Option("--deny", metavar="FILE", help="Exclude the items in this file, one id per line.")
+    ] = None,
+    domain: Annotated[str | None, typer.Option(help="List only items of this domain.")] = None,
+    people: Annotated[bool, typer.Option("--people", help="Also show each latent user's share of each event.")] = False,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
     ] = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write there: .csv, .jsonl or .parquet.")
+        Path | None, typer.Option("--out", metavar="FILE", help="File to write: .csv, .jsonl or .parquet.")
     ] = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Recommend next items for accounts, or for a history alone."""
-    _refuse_unclear(account or [], all_accounts, history, to_screen=out is None and not json)
+    _refuse_ambiguous(account or [], all_accounts, history, to_screen=out is None and not json)
     if all_accounts and (person or together):
-        raise SettingError("--person and --together are for accounts that are named: leave out --all.")
+        raise SettingError("--person and --together need --account or --history: omit --all.")
     if times is not None and (history is None or not (person or together)):
-        raise SettingError("--times say when the events of --history were, to find people (--person, --together).")
+        raise SettingError("--times needs --history, and --person or --together.")
     if people and out is not None:
-        raise SettingError(
-            "--people is shown on the screen or with --json, and files hold lists alone: leave out --out."
-        )
+        raise SettingError("--people is printed on the screen or with --json; files contain only lists: omit --out.")
     from lightgc2n.recommending.loading import load
     from lightgc2n.recommending.write_recommendations import refuse_output, write_recommendations
 
     if out is not None:
         refuse_output(out, force)
     recommender = load(run, data, device)
-    wish: dict[str, Any] = {
+    options: dict[str, Any] = {
         "k": k,
         "exclude_seen": exclude_seen,
         "allow": recommender.read_items(allow) if allow else None,
@@ -82,39 +82,41 @@ def recommend(
     }
     items = known_history(history, recommender.dataset.item_index)
     if items is None and not (person or together):
-        lists = recommender.recommend_many(None if all_accounts else account, **wish)
+        lists = recommender.recommend_many(None if all_accounts else account, **options)
     else:
-        wish |= {"times": split_ids(times), "person": person, "together": together}
-        lists = (recommender.recommend(name, items, **wish) for name in account or (None,))
-    remarks: dict[str, list[str]] = {}
-    watched = _watched(lists, remarks)
+        options |= {"times": split_ids(times), "person": person, "together": together}
+        lists = (recommender.recommend(name, items, **options) for name in account or (None,))
+    accounts_of_note: dict[str, list[str]] = {}
+    noted = _collect_notes(lists, accounts_of_note)
     if out is not None:
-        write_recommendations(out, watched, force)
+        write_recommendations(out, noted, force)
         typer.echo(f"written to {out}", err=json)
     else:
-        found = list(watched)
-        owned = [recommender.ownership(one.account_id, items) for one in found] if people else []
-        (_print_json if json else _print_tables)(found, owned)
-    for remark, names in remarks.items():
-        say(f"{names[0] if len(names) == 1 else f'{len(names):,} accounts'}: {remark}")
+        printed = list(noted)
+        owned = [recommender.ownership(one.account_id, items) for one in printed] if people else []
+        (_print_json if json else _print_tables)(printed, owned)
+    for note, names in accounts_of_note.items():
+        say(f"{names[0] if len(names) == 1 else f'{len(names):,} accounts'}: {note}")
 
 
-def _refuse_unclear(account: list[str], all_accounts: bool, history: str | None, *, to_screen: bool) -> None:
+def _refuse_ambiguous(account: list[str], all_accounts: bool, history: str | None, *, to_screen: bool) -> None:
     if all_accounts and (account or history is not None):
-        raise SettingError("--all stands for every account with its own history: leave --account and --history out.")
+        raise SettingError("--all lists every account with its own history: omit --account and --history.")
     if not (all_accounts or account or history is not None):
-        raise SettingError("nobody to recommend for. Give --account ID, --all or --history ID,ID,...")
+        raise SettingError("no account and no history. Give --account ID, --all or --history ID,ID,...")
     if history is not None and len(account) > 1:
-        raise SettingError("--history belongs to one account: give --account once.")
+        raise SettingError("--history replaces the history of one account: give --account once.")
     if all_accounts and to_screen:
         raise SettingError("--all makes long lists: give --out FILE (.csv, .jsonl or .parquet), or --json.")
 
 
-def _watched(lists: "Iterable[Recommendations]", remarks: dict[str, list[str]]) -> "Iterator[Recommendations]":
-    """The lists as they pass, with what is to be said of them collected by remark."""
+def _collect_notes(
+    lists: "Iterable[Recommendations]", accounts_of_note: dict[str, list[str]]
+) -> "Iterator[Recommendations]":
+    """Yield the lists; collect their notes, each with the accounts that it is about."""
     for one in lists:
         for note in one.notes:
-            remarks.setdefault(note, []).append(one.account_id or "someone new")
+            accounts_of_note.setdefault(note, []).append(one.account_id or "new account")
         yield one
 
 
@@ -127,7 +129,7 @@ def _print_json(lists: "list[Recommendations]", owned: "list[Ownership]") -> Non
 
 
 def _as_json(one: "Recommendations") -> dict[str, Any]:
-    items = [found._asdict() for found in one]
+    items = [item._asdict() for item in one]
     return {"account_id": one.account_id, "fallback": one.fallback, "notes": list(one.notes), "items": items}
 
 
@@ -153,7 +155,7 @@ def _table(lists: "Iterable[Recommendations]") -> Table:
 def _people_table(whose: "Ownership") -> Table:
     newest, total = whose[-NEWEST:], len(whose)
     which = f"{total:,} events" if total <= NEWEST else f"the newest {NEWEST} of {total:,} events"
-    table = Table(title=f"{escape(whose.account_id or 'someone new')}: whose are {which}?", title_justify="left")
+    table = Table(title=f"{escape(whose.account_id or 'new account')}: latent users of {which}", title_justify="left")
     table.add_column("item")
     for number in range(1, len(whose.weights) + 1):
         table.add_column(f"user {number}", justify="right")
@@ -165,7 +167,7 @@ def _people_table(whose: "Ownership") -> Table:
 
 
 def _percentages(shares: tuple[float, ...]) -> Iterator[str]:
-    """Shares as they are shown, the greatest in bold."""
+    """Shares as text, the largest in bold."""
     for share in shares:
         text = f"{100 * share:.0f} %"
         yield f"[bold]{text}[/bold]" if share == max(shares) else text

@@ -1,4 +1,4 @@
-"""`lightgc2n serve`: a bundle behind HTTP, and a page to look into accounts."""
+"""`lightgc2n serve`: serve a bundle over HTTP, with a page that shows accounts."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,16 +12,19 @@ from lightgc2n.cli.printing import print_json
 def serve(
     bundle: Annotated[
         Path,
-        typer.Argument(metavar="BUNDLE", help="A bundle (made by export), or a link to one, which may be swapped."),
+        typer.Argument(
+            metavar="BUNDLE", help="A bundle (made by export), or a link to one, which may change while serving."
+        ),
     ],
-    host: Annotated[str, typer.Option(help="Where to listen; other than this machine only with a key.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that answer.")] = 1,
+    host: Annotated[str, typer.Option(help="Address to listen on; other machines need a key.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 selects a free one.")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, help="Number of worker processes.")] = 1,
     api_key_file: Annotated[
-        Path | None, typer.Option("--api-key-file", metavar="FILE", help="Keys of those who may ask, one a line.")
+        Path | None, typer.Option("--api-key-file", metavar="FILE", help="Accepted API keys, one per line.")
     ] = None,
     listen_without_key: Annotated[
-        bool, typer.Option("--listen-without-key", help="Answer others without a key: something else keeps them out.")
+        bool,
+        typer.Option("--listen-without-key", help="Serve other machines without a key; restrict access elsewhere."),
     ] = False,
     report: Annotated[
         Path | None,
@@ -30,37 +33,35 @@ def serve(
         ),
     ] = None,
     titles: Annotated[
-        Path | None, typer.Option("--titles", metavar="FILE", help="What items are called: id, tab, title a line.")
+        Path | None, typer.Option("--titles", metavar="FILE", help="Item titles, one per line: id, tab, title.")
     ] = None,
-    log_ids: Annotated[
-        bool, typer.Option("--log-ids", help="Let logs say which account and item was asked for.")
-    ] = False,
+    log_ids: Annotated[bool, typer.Option("--log-ids", help="Write account and item ids to the logs.")] = False,
     cors: Annotated[
         list[str] | None,
-        typer.Option("--cors", metavar="ORIGIN", help="Pages of this origin may ask; may be repeated."),
+        typer.Option("--cors", metavar="ORIGIN", help="Allow requests of pages from this origin; may be repeated."),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
             "--allow-host",
             metavar="NAME",
-            help="Answer to this name too; may be repeated. '*': to every name.",
+            help="Accept this host name too; may be repeated. '*' accepts all.",
         ),
     ] = None,
-    max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", min=1, help="Of a request.")] = 2**21,
-    max_k: Annotated[int, typer.Option("--max-k", min=1, help="Items of one list.")] = 1000,
-    max_history: Annotated[int, typer.Option("--max-history", min=1, help="Events of one history.")] = 5000,
+    max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", min=1, help="Maximum request body.")] = 2**21,
+    max_k: Annotated[int, typer.Option("--max-k", min=1, help="Maximum length of a list.")] = 1000,
+    max_history: Annotated[int, typer.Option("--max-history", min=1, help="Maximum events in a history.")] = 5000,
     max_requests: Annotated[
-        int, typer.Option("--max-requests", min=1, help="Requests that a worker works on at once; more get 429.")
+        int, typer.Option("--max-requests", min=1, help="Maximum concurrent requests per worker; more get 429.")
     ] = 256,
-    seconds: Annotated[float, typer.Option(help="For a request to arrive and its answer to begin; then 503.")] = 10.0,
+    seconds: Annotated[float, typer.Option(help="Time for a request to arrive and its response to start.")] = 10.0,
     limit: Annotated[
         list[str] | None,
         typer.Option("--limit", metavar="NAME=VALUE", help="Any limit of docs/serving.md; may be repeated."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Serve a bundle over HTTP, with a page at /; ends after SIGTERM or Ctrl-C when what was asked is answered."""
+    """Serve a bundle over HTTP, with a page at /. SIGTERM and Ctrl-C stop it after pending requests are answered."""
     from lightgc2n.config import read_settings
     from lightgc2n.serving.settings import Limits, ServiceSettings, parse_limits, read_keys, refuse_open_door
     from lightgc2n.serving.workers import address, reserve

@@ -19,7 +19,7 @@ DEFAULT = SimulateOptions()
 
 def simulate(
     folder: DatasetFolder,
-    out: Annotated[Path, typer.Option("--out", metavar="OUT", help="Where the new dataset goes.")],
+    out: Annotated[Path, typer.Option("--out", metavar="OUT", help="The folder for the new dataset.")],
     members: Annotated[str, typer.Option("--members", help=HELP["members"])] = DEFAULT.members,
     seed: Seed = DEFAULT.seed,
     min_events: Annotated[int, typer.Option("--min-events", help=HELP["min_events"])] = DEFAULT.min_events,
@@ -33,7 +33,7 @@ def simulate(
 ) -> None:
     """Merge single users by time into households whose members are known.
 
-    --fragments year --min-events-per-domain 5 repeats the recipe that made HAMAZON.
+    --fragments year --min-events-per-domain 5 reproduces the procedure that made HAMAZON.
     """
     chosen = {
         "members": members,

@@ -33,14 +33,16 @@ def train(
     folder: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="A prepared dataset (made by import or generate).")
     ] = None,
-    model: Annotated[str, typer.Option(help="A model of the zoo.")] = "lightgc2n",
+    model: Annotated[str, typer.Option(help="Name of the model.")] = "lightgc2n",
     protocol: Annotated[str, typer.Option(help="last, time, cold-accounts or windows.")] = "last",
-    domain: Annotated[str, typer.Option(help="Use the events of this domain alone.")] = "",
+    domain: Annotated[str, typer.Option(help="Use only the events of this domain.")] = "",
     targets: Annotated[str, typer.Option(help="Training targets: all, last, or auto (all on logs).")] = "auto",
     target_in_input: Annotated[
         bool, typer.Option("--target-in-input", help="Leave the target in the input, as the released code does.")
     ] = False,
-    epochs: Annotated[int | None, typer.Option(help="Most epochs; the same as --set training.epochs=N.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Maximum number of epochs; the same as --set training.epochs=N.")
+    ] = None,
     config: ConfigFile = None,
     set: Overrides = None,
     seed: Seed = 0,
@@ -87,7 +89,7 @@ def train(
 
 
 def _run_of(folder: Path, from_run: Path | None, given: "dict[str, Any]") -> "RunPlan":
-    """The plan that the options describe; other settings are the defaults, or those of the run it starts from."""
+    """Return the plan of the options; other settings are the defaults, or those of the run it starts from."""
     from lightgc2n.cli.inputs import read_tables
     from lightgc2n.training.runs import plan_to_train
 
@@ -129,7 +131,7 @@ def _train_run(run: "RunPlan", out: Path, device: str, seconds: float, json: boo
 
 
 def _refuse(context: typer.Context, names: tuple[str, ...], why: str) -> None:
-    """Raises an error for options that would have no effect."""
+    """Raise an error for options that would have no effect."""
     for parameter in context.command.params:
         if parameter.name in names and _is_given(context, parameter.name):
             raise SettingError(f"{parameter.opts[0] if parameter.param_type_name == 'option' else 'DIR'} {why}.")

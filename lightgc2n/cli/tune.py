@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 def tune(
     folder: DatasetFolder,
-    model: Annotated[str, typer.Option(help="A trained model of the zoo.")] = "lightgc2n",
+    model: Annotated[str, typer.Option(help="Name of a model that is trained.")] = "lightgc2n",
     trials: Annotated[int, typer.Option(min=1, help="Number of trials; the first has the model's defaults.")] = 10,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Most epochs of a trial (default 45).")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Maximum number of epochs of a trial (default 45).")] = None,
     protocol: Annotated[str, typer.Option(help="last, time, cold-accounts or windows.")] = "last",
-    domain: Annotated[str, typer.Option(help="Use the events of this domain alone.")] = "",
+    domain: Annotated[str, typer.Option(help="Use only the events of this domain.")] = "",
     targets: Annotated[str, typer.Option(help="Training targets: all, last, or auto (all on logs).")] = "auto",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The search's folder; an existing search resumes.")
@@ -52,7 +52,7 @@ def tune(
     force: Annotated[bool, typer.Option("--force", help="Replace the file at --save.")] = False,
     json: Json = False,
 ) -> None:
-    """Search better settings for a model, judged on validation targets; rerun the command to resume.
+    """Search better settings for a model, scored on validation targets; rerun the command to resume.
 
     A setting given by --set or --config is fixed and not searched: --set lightgc2n.capsule_width=16.
     """
@@ -65,9 +65,9 @@ def tune(
     from lightgc2n.experiments.settings_file import BEST_SETTINGS, refuse_other_settings, write_tuned
     from lightgc2n.experiments.tuning import DEFAULT_EPOCHS, TuningPlan
     from lightgc2n.experiments.tuning import tune as search
+    from lightgc2n.training.loop import TrainingConfig
     from lightgc2n.training.run import open_data
     from lightgc2n.training.runs import RunPlan
-    from lightgc2n.training.steps import TrainingConfig
 
     zoo.entry_of(model)
     tables = read_tables(config, set, known=[model, "split", "training"])

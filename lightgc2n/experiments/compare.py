@@ -24,8 +24,8 @@ from lightgc2n.metrics.paired_tests import paired_against
 from lightgc2n.metrics.ranking import Floats, gains
 from lightgc2n.metrics.ranks import targets_in_history
 from lightgc2n.progress import say
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.runs import RUN_FOLDER, RunPlan, source_commit, versions
-from lightgc2n.training.steps import TrainingConfig
 
 RESULTS = "results.json"
 COMPARISON = FolderKind(

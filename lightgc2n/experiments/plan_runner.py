@@ -23,7 +23,7 @@ from lightgc2n.experiments.summary_files import FIRST_LINES, is_summary, refuse_
 from lightgc2n.files.atomic_writes import claim_folder
 from lightgc2n.files.folder_kinds import is_made_by_us
 from lightgc2n.progress import say
-from lightgc2n.training.epoch_log import epochs_of
+from lightgc2n.training.checkpoints import epochs_of
 from lightgc2n.training.run import DataCache, train_run
 from lightgc2n.training.runs import RUN, RunPlan, refuse_another_run
 

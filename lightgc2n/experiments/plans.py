@@ -25,8 +25,8 @@ from lightgc2n.config import read_settings, read_toml, unknown_name
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import SettingError
 from lightgc2n.experiments.results import run_name
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.runs import RunPlan
-from lightgc2n.training.steps import TrainingConfig
 
 AXES: dict[str, type[Any]] = {"data": str, "domain": str, "model": str, "seed": int}
 DEFAULTS = {"domain": "", "model": "lightgc2n", "seed": 0}

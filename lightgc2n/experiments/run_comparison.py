@@ -12,9 +12,9 @@ from lightgc2n.experiments.compare import COMPARISON, Compared, compare, write_r
 from lightgc2n.experiments.comparison_cache import ComparisonCache
 from lightgc2n.files.atomic_writes import refuse_existing, resumable_folder
 from lightgc2n.progress import say
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import open_data
 from lightgc2n.training.runs import RunPlan
-from lightgc2n.training.steps import TrainingConfig
 
 Tables = Mapping[str, Mapping[str, Any]]  # settings by table: the model's name, `split` and `training`
 

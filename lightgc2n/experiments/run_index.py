@@ -16,7 +16,7 @@ from lightgc2n.experiments.results import ResultGroup, RunResult, identity_of, r
 from lightgc2n.experiments.save_results import SAVED_FACTS, read_ranks, read_results
 from lightgc2n.files.folder_kinds import is_made_by_us
 from lightgc2n.progress import say
-from lightgc2n.training.epoch_log import epochs_of, read_rows
+from lightgc2n.training.checkpoints import epochs_of, read_rows
 from lightgc2n.training.runs import RUN, read_run
 
 # Fields of results.json that a RunResult has under the same name.

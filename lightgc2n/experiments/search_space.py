@@ -13,7 +13,7 @@ import numpy as np
 
 from lightgc2n import zoo
 from lightgc2n.errors import MissingExtraError
-from lightgc2n.training.steps import TrainingConfig
+from lightgc2n.training.loop import TrainingConfig
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from lightgc2n.errors import LightGC2NError
 from lightgc2n.progress import say
-from lightgc2n.training.epoch_log import epochs_of
+from lightgc2n.training.checkpoints import epochs_of
 
 POLL_SECONDS = 0.1
 SECONDS_BETWEEN_NEWS = 30

@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 from lightgc2n.export.graph_interface import ACCOUNT, HELD, Events, LatentUsers, ModelOutputs, array
-from lightgc2n.export.onnx_builder import FLOAT, INT64, LAST, Array, Graph, Value, concat, where
-from lightgc2n.export.onnx_tables import Tables
+from lightgc2n.export.onnx_builder import FLOAT, INT64, LAST, Array, Graph, Tables, Value, concat, where
 from lightgc2n.layers.squash import SMALLEST_SQUARE
 from lightgc2n.models.lightgc2n.capsules import DynamicRouting, SumOfUsers
 from lightgc2n.models.lightgc2n.convolution import CapsuleConvolution, CapsuleLayer, NoConvolution, PlainConvolution

@@ -11,8 +11,7 @@ from torch import nn
 
 from lightgc2n.baselines.sasrec import NORM_EPSILON, Block, SASRec
 from lightgc2n.export.graph_interface import Events, ModelOutputs, array
-from lightgc2n.export.onnx_builder import LAST, Graph, Value, where
-from lightgc2n.export.onnx_tables import Tables
+from lightgc2n.export.onnx_builder import LAST, Graph, Tables, Value, where
 
 IMPOSSIBLE = -1e9  # a masked logit
 

@@ -16,13 +16,11 @@ from lightgc2n.baselines.sasrec import SASRec
 from lightgc2n.data.dataset import stored_checksum
 from lightgc2n.data.splits import Split
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.export.account_tables import write_server
+from lightgc2n.export.account_tables import write_people, write_server
 from lightgc2n.export.graph_interface import HISTORY, ModelOutputs, add_outputs
 from lightgc2n.export.lightgc2n_graph import write_lightgc2n
 from lightgc2n.export.model_card import model_card
-from lightgc2n.export.onnx_builder import INT64, OPSET, Array, Graph
-from lightgc2n.export.onnx_tables import Tables
-from lightgc2n.export.people_tables import write_people
+from lightgc2n.export.onnx_builder import INT64, OPSET, Array, Graph, Tables
 from lightgc2n.export.plus_graph import write_plus
 from lightgc2n.export.sasrec_graph import write_sasrec
 from lightgc2n.files.atomic_writes import new_folder, refuse_existing

@@ -1,6 +1,6 @@
-"""Results appear whole or not at all: written under a temporary name, made durable, then renamed.
+"""Atomic writes: files and folders are written under a temporary name, synced to disk, then renamed.
 
-A name that is taken stays as it is. With `force`, a folder of the product's own is replaced; see `folder_kinds`.
+An existing file or folder is not changed. With `force`, a folder that the product made is replaced; see `folder_kinds`.
 """
 
 import errno
@@ -36,45 +36,45 @@ from lightgc2n.files.writer_lock import (
     make_folders,
     set_aside,
     sole_writer,
+    staging_folder,
     swap,
     sync_file,
     sync_folder,
     sync_tree,
-    workshop_of,
 )
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
+EXISTS = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
 
 
 def refuse_existing(path: Path, force: bool, option: str = OUT) -> None:
-    """Raise an error when `path` is taken and may not be replaced. An empty folder is free."""
+    """Raise an error when `path` exists and may not be replaced. An empty folder does not count as existing."""
     if not force and os.path.lexists(path) and not _is_empty_folder(path):
         raise OutputError(f"{path} exists already. Choose another {option}, or replace it with {FORCE}.")
 
 
 @contextmanager
 def new_folder(path: Path, force: bool = False, *, kind: FolderKind, wait: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder that becomes `path` when the block ends well and is removed otherwise.
+    """Yield a temporary folder that is renamed to `path` when the block succeeds, and removed when it fails.
 
-    A block that writes nothing leaves `path` as it is.
+    A block that writes nothing does not change `path`.
 
     Args:
-        force: replace a folder of the same kind; one with anything else in it is refused.
+        force: replace a folder of the same kind; any foreign file in it is an error.
         wait: wait for another process that writes `path` instead of raising an error.
     """
     target = Path(os.path.realpath(path))  # a link keeps pointing at the folder
     _refuse(path, force, kind)
-    with _errors_name(path), sole_writer(target, kind, wait) as workshop:
+    with _errors_about(path), sole_writer(target, kind, wait) as staging:
         _refuse(path, force, kind)
-        (workshop / NEW).mkdir()
-        yield workshop / NEW
-        if _is_empty_folder(workshop / NEW):
+        (staging / NEW).mkdir()
+        yield staging / NEW
+        if _is_empty_folder(staging / NEW):
             return
-        keep_access_below(target, workshop / NEW)
-        sync_tree(workshop / NEW)
-        os.rename(workshop / NEW, workshop / READY)
-        _put(workshop / READY, target, force, kind)
+        keep_access_below(target, staging / NEW)
+        sync_tree(staging / NEW)
+        os.rename(staging / NEW, staging / READY)
+        _install(staging / READY, target, force, kind)
 
 
 @contextmanager
@@ -90,14 +90,14 @@ def scratch_folder(new: Path) -> Iterator[Path]:
 
 @contextmanager
 def resumable_folder(path: Path, force: bool = False, *, kind: FolderKind) -> Iterator[Path]:
-    """Yield the folder `path`.partial, which becomes `path` when the block ends well and otherwise stays, to resume.
+    """Yield the folder `path`.partial, which is renamed to `path` when the block succeeds, else kept to be resumed.
 
-    A claim in it tells it from a folder of somebody else with the same name.
+    A claim file in it distinguishes it from a user's folder of the same name.
     """
     target = Path(os.path.realpath(path))
     _refuse(path, force, kind)
     partial = target.with_name(f"{target.name}.partial")
-    with _errors_name(path), sole_writer(target, kind) as workshop:
+    with _errors_about(path), sole_writer(target, kind) as staging:
         _refuse(path, force, kind)
         _refuse_partial(partial, kind)
         make_folders(partial)
@@ -105,7 +105,7 @@ def resumable_folder(path: Path, force: bool = False, *, kind: FolderKind) -> It
         try:
             yield partial
             sync_tree(partial)
-            _put_partial(partial, target, workshop / OLD, force, kind)
+            _install_partial(partial, target, staging / OLD, force, kind)
         finally:
             _remove_unused(partial)
 
@@ -114,8 +114,8 @@ def claim_folder(folder: Path, what: str, ours: bool = False) -> None:
     """Create a folder that a command fills over time, or check that the existing one is empty or claimed already.
 
     Args:
-        what: what the folder holds, for the message.
-        ours: whether other evidence shows that this product made it; earlier versions left no claim.
+        what: the content of the folder, for messages.
+        ours: whether the product made it by other evidence; earlier versions wrote no claim file.
     """
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file. Choose another {OUT}.")
@@ -135,12 +135,12 @@ def _write_claim(folder: Path, what: str) -> None:
 
 @contextmanager
 def new_file(path: Path, force: bool = False) -> Iterator[Path]:
-    """Yield a temporary file beside `path` that becomes `path` when the block ends well and is removed otherwise."""
+    """Yield a temporary file that is renamed to `path` when the block succeeds, and removed when it fails."""
     refuse_existing(path, force)
     if path.exists() and not path.is_file():
-        raise OutputError(f"{path} is not a regular file, so it is left alone. Choose another name.")
+        raise OutputError(f"{path} is not a regular file, so it is not replaced. Choose another name.")
     path = Path(os.path.realpath(path))  # a link keeps pointing at the file
-    with _errors_name(path):
+    with _errors_about(path):
         make_folders(path.parent)
         remove_leftovers(path.parent, path.name)
         temporary, handle = _reserve(path)
@@ -149,7 +149,7 @@ def new_file(path: Path, force: bool = False) -> Iterator[Path]:
             if path.exists():
                 keep_access(path, temporary)
             sync_file(temporary)
-            _put_file(temporary, path, force)
+            _install_file(temporary, path, force)
             sync_folder(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
@@ -157,7 +157,7 @@ def new_file(path: Path, force: bool = False) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Remove unfinished files of killed processes. A living writer holds a lock on its file.
+    """Remove temporary files of killed processes. A running writer holds a lock on its file.
 
     Args:
         name: only those of the file with this name.
@@ -176,7 +176,7 @@ def _mode(path: Path) -> int:
 
 
 def _remove_leftover(path: Path) -> None:
-    with suppress(FileNotFoundError, PermissionError):  # removed meanwhile, or of another user
+    with suppress(FileNotFoundError, PermissionError):  # removed meanwhile, or owned by another user
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,12 +204,12 @@ def _is_empty_folder(path: Path) -> bool:
 
 
 def _refuse_partial(partial: Path, kind: FolderKind) -> None:
-    """Raise an error at a folder, a file or a link that no unfinished command of this kind left there."""
+    """Raise an error when `partial` was not left by an unfinished command of this kind."""
     if not os.path.lexists(partial) or _holds_nothing(partial):
         return
     if partial.is_symlink() or not partial.is_dir() or not is_made_by_us(partial / CLAIM):
         raise OutputError(
-            f"{partial} is no unfinished {kind.name} of this version (it has no {CLAIM}), so it is left alone. "
+            f"{partial} is not an unfinished {kind.name} of this version (it has no {CLAIM}), so it is not changed. "
             f"Move it elsewhere, then try again."
         )
     refuse_linked(partial, kind)
@@ -221,12 +221,12 @@ def _refuse_partial(partial: Path, kind: FolderKind) -> None:
 
 
 def _holds_nothing(folder: Path) -> bool:
-    """Return whether a folder is empty, but for a claim that a killed command did not finish."""
+    """Return whether a folder is empty, apart from temporary files of a killed command."""
     return folder.is_dir() and not folder.is_symlink() and all(is_temporary(path.name) for path in folder.iterdir())
 
 
 def _remove_unused(partial: Path) -> None:
-    """Remove the folder of a command that has stored nothing in it, and its claim."""
+    """Remove the folder and its claim file when a command stored nothing in it."""
     if not partial.is_dir() or [path.name for path in partial.iterdir()] not in ([], [CLAIM]):
         return
     (partial / CLAIM).unlink(missing_ok=True)
@@ -234,14 +234,14 @@ def _remove_unused(partial: Path) -> None:
         partial.rmdir()
 
 
-def _put_partial(partial: Path, path: Path, old: Path, force: bool, kind: FolderKind) -> None:
-    """Rename a complete folder to `path`. A kill before that leaves it to be resumed, and `old` to be restored."""
+def _install_partial(partial: Path, path: Path, old: Path, force: bool, kind: FolderKind) -> None:
+    """Rename a complete folder to `path`. After a kill before that, it can be resumed and `old` is restored."""
     if force and path.exists() and not _is_empty_folder(path):
         refuse_foreign(path, kind)
         os.rename(path, old)
         sync_folder(path.parent)
     try:
-        _put(partial, path, False, kind)
+        _install(partial, path, False, kind)
     except OutputError:
         if old.exists():
             set_aside(old, path)
@@ -252,35 +252,35 @@ def _put_partial(partial: Path, path: Path, old: Path, force: bool, kind: Folder
         discard(old, kind, path)
 
 
-def _put(new: Path, path: Path, force: bool, kind: FolderKind) -> None:
-    """Rename a complete folder to `path`; a folder there is replaced with `force`, never without."""
+def _install(new: Path, path: Path, force: bool, kind: FolderKind) -> None:
+    """Rename a complete folder to `path`; an existing folder is replaced only with `force`."""
     try:
         os.rename(new, path)  # fails on anything but an empty folder
         sync_folder(path.parent)
     except OSError as problem:
-        if problem.errno not in TAKEN:
+        if problem.errno not in EXISTS:
             raise
         if not force:
-            raise OutputError(f"{path} appeared meanwhile, so it is left alone. Choose another name.") from None
+            raise OutputError(f"{path} was created meanwhile, so it is not replaced. Choose another name.") from None
         refuse_foreign(path, kind)
-        discard(swap(new, path, workshop_of(path) / OLD), kind, path)
+        discard(swap(new, path, staging_folder(path) / OLD), kind, path)
 
 
-def _put_file(temporary: Path, path: Path, force: bool) -> None:
+def _install_file(temporary: Path, path: Path, force: bool) -> None:
     if force:
         os.replace(temporary, path)
         return
     try:
-        os.link(temporary, path)  # fails where the name is taken
+        os.link(temporary, path)  # fails if the name exists
     except FileExistsError:
-        raise OutputError(f"{path} appeared meanwhile, so it is left alone. Choose another name.") from None
+        raise OutputError(f"{path} was created meanwhile, so it is not replaced. Choose another name.") from None
     except OSError:  # a file system without hard links
         refuse_existing(path, force)
         os.rename(temporary, path)
 
 
 def _reserve(path: Path) -> tuple[Path, int]:
-    """Return a new file beside `path` and a handle that holds its lock. Its ending is kept: writers choose by it."""
+    """Return a new file beside `path` and the handle of its lock. It has the same suffix, which selects the writer."""
     while True:
         temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(4)}-{path.name}")
         mode = mode_while_written(path) & 0o666
@@ -288,36 +288,36 @@ def _reserve(path: Path) -> tuple[Path, int]:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
             return temporary, handle
-        os.close(handle)  # another process took it for a leftover before it was locked
+        os.close(handle)  # another process removed it as a leftover before it was locked
 
 
 @contextmanager
-def _errors_name(path: Path) -> Iterator[None]:
-    """Report an error of the disk, of a temporary name or of a parent folder as one of `path`."""
+def _errors_about(path: Path) -> Iterator[None]:
+    """Report errors of the disk, of temporary names and of parent folders as errors of `path`."""
     try:
         yield
     except OSError as problem:
         if is_disk_full(problem):
-            raise OutputError(_sentence(path, os.strerror(errno.ENOSPC), True)) from None
+            raise OutputError(_message(path, os.strerror(errno.ENOSPC), True)) from None
         if not _is_about(path, problem.filename):
             raise
-        raise OutputError(_sentence(path, problem.strerror, False)) from None
+        raise OutputError(_message(path, problem.strerror, False)) from None
     except Exception as problem:
         if not is_disk_full(problem):  # libraries wrap the error of a full disk in types of their own
             raise
-        raise OutputError(_sentence(path, os.strerror(errno.ENOSPC), True)) from None
+        raise OutputError(_message(path, os.strerror(errno.ENOSPC), True)) from None
 
 
 def is_disk_full(problem: BaseException) -> bool:
-    """Return whether an error, of whatever type, says that the disk is full."""
+    """Return whether an error of any type means that the disk is full."""
     if isinstance(problem, OSError) and problem.errno is not None:
         return problem.errno in FULL
     full = [*(os.strerror(code) for code in FULL), "requested and "]  # numpy: "4500 requested and 2016 written"
     return any(text in str(problem) for text in full)
 
 
-def _sentence(path: Path, what: str | None, full: bool) -> str:
-    way = "Make room there" if full else "Choose a place where it can be made"
+def _message(path: Path, what: str | None, full: bool) -> str:
+    way = "Free disk space" if full else "Choose a writable place"
     return f"{path}: cannot be written: {what}. {way}, then try again."
 
 
@@ -325,5 +325,5 @@ def _is_about(path: Path, name: object) -> bool:
     if not isinstance(name, str | bytes):
         return False
     about, path = (Path(os.path.abspath(one)) for one in (os.fsdecode(name), path))
-    temporary = any(part.startswith((TEMPORARY, workshop_of(path).name)) for part in about.parts)
+    temporary = any(part.startswith((TEMPORARY, staging_folder(path).name)) for part in about.parts)
     return temporary or about == path or about in path.parents

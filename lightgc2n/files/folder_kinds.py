@@ -1,6 +1,6 @@
-"""Which files of a folder this product made: by exact name, in a folder with the product's marker.
+"""Kinds of folders that this product writes, each with its marker file and the exact names of its files.
 
-Nothing else is ever removed or replaced, with --force or without.
+Other files are never removed or replaced, not even with --force.
 """
 
 import json
@@ -15,10 +15,10 @@ from pathlib import Path
 from lightgc2n.errors import FORCE, OutputError
 from lightgc2n.files.access_rights import refuse_read_only
 
-TEMPORARY = ".lightgc2n-tmp-"  # prefix of unfinished files; a killed process may leave them anywhere it writes
+TEMPORARY = ".lightgc2n-tmp-"  # prefix of unfinished files; a killed process may leave them in any output folder
 TEMPORARY_NAME = re.compile(re.escape(TEMPORARY) + r"[0-9a-f]{8}-.+", re.DOTALL)
-CLAIM = ".lightgc2n.json"  # in folders that commands fill over time
-FILE, FOLDER, OTHER = "file", "folder", "other"  # what an entry of a folder is
+CLAIM = ".lightgc2n.json"  # in folders that commands fill step by step
+FILE, FOLDER, OTHER = "file", "folder", "other"  # types of entries of a folder
 MADE_BY = re.compile(r"lightgc2n [0-9][0-9A-Za-z.+-]*")
 
 
@@ -27,7 +27,7 @@ class FolderKind:
     """One kind of folder that the product writes.
 
     Args:
-        name: what a message calls it.
+        name: its name in messages.
         marker: the JSON file that every folder of this kind has; its `made_by` names the product.
         files: patterns of all files in it, as paths below the folder; `*` matches within one path component.
     """
@@ -68,7 +68,7 @@ class FolderKind:
             try:
                 place.rmdir()
             except OSError:
-                continue  # something that is not ours keeps it
+                continue  # it holds a foreign file
 
     def _foreign(self, folder: Path) -> Iterator[str]:
         for path, kind in _walk(folder):
@@ -82,7 +82,7 @@ class FolderKind:
 
 
 def is_made_by_us(path: Path) -> bool:
-    """Return whether a JSON file says exactly that this product made it."""
+    """Return whether the `made_by` of a JSON file names this product."""
     try:
         made_by = json.loads(path.read_text(encoding="utf-8"))["made_by"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -91,41 +91,41 @@ def is_made_by_us(path: Path) -> bool:
 
 
 def is_temporary(name: str) -> bool:
-    """Return whether an unfinished file of this product has such a name."""
+    """Return whether the name is that of a temporary file of this product."""
     return TEMPORARY_NAME.fullmatch(name) is not None
 
 
 def refuse_linked(folder: Path, kind: FolderKind) -> None:
-    """Raise an error when a file that a command would write into the folder is a link to somewhere else."""
+    """Raise an error when a file that a command would write into the folder is a link."""
     linked = kind.linked(folder)
     if linked is not None:
         raise OutputError(
             f"{folder / linked}: expected a regular file, found a link or a special file, so it is not written. "
-            f"Put the file itself there (cp -L), then try again."
+            f"Replace the link by the file (cp -L), then try again."
         )
 
 
 def refuse_foreign(folder: Path, kind: FolderKind) -> None:
-    """Raise an error unless the folder may be replaced: it is empty, or this product made it and all that it holds."""
+    """Raise an error unless the folder may be replaced: it is empty, or this product made it and all files in it."""
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if not folder.is_dir() or not kind.is_marked(folder):
         raise OutputError(
-            f"{folder} was not made by this command (it is no {kind.name} of ours: no {kind.marker}), "
-            f"so {FORCE} leaves it alone. Choose another name."
+            f"{folder} was not made by this command (not a {kind.name} of lightgc2n: no {kind.marker}), "
+            f"so {FORCE} does not replace it. Choose another name."
         )
     refuse_linked(folder, kind)
     foreign = kind.foreign(folder)
     if foreign is not None:
         raise OutputError(
-            f"{folder} holds {foreign}, which is not part of a {kind.name}, so the folder is left alone. "
+            f"{folder} holds {foreign}, which is not part of a {kind.name}, so the folder is not replaced. "
             f"Move {foreign} elsewhere, then try again."
         )
     refuse_read_only(folder)
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield every entry below `folder` and what it is; the content of a folder comes before it."""
+    """Yield every entry below `folder` with its type; the content of a folder comes before the folder."""
     for root, folders, files in os.walk(folder, topdown=False):
         for name in (*sorted(files), *sorted(folders)):
             path = Path(root) / name

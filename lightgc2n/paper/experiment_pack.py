@@ -28,7 +28,7 @@ from lightgc2n.paper.experiment_runner import (
     run_plans,
 )
 from lightgc2n.progress import say
-from lightgc2n.training.epoch_log import BOARD, METRICS, epochs_of
+from lightgc2n.training.checkpoints import BOARD, METRICS, epochs_of
 from lightgc2n.training.runs import RUN, RUN_FOLDER, read_run, refuse_foreign_run
 
 SOURCE = Path(__file__).parents[1]

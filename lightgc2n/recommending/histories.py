@@ -19,7 +19,7 @@ from lightgc2n.data.dataset import Dataset, Ints, Longs
 from lightgc2n.data.splits import UNSEEN, Queries
 from lightgc2n.errors import HISTORY, DataError, SettingError
 from lightgc2n.people.finder import PeopleFinder
-from lightgc2n.recommending.list_options import Flags
+from lightgc2n.recommending.scorer import Flags
 
 NAMED = 5  # ids that a message names
 Times = Sequence[str] | Sequence[int]

@@ -16,9 +16,8 @@ from lightgc2n.data.splits import UNSEEN, Queries
 from lightgc2n.errors import DataError, ScoreError, SettingError
 from lightgc2n.recommending.bundle_parts import Device, ItemVectors, Server
 from lightgc2n.recommending.bundle_schema import OUTPUTS, USER_OUTPUTS
-from lightgc2n.recommending.list_options import Flags, ListOptions
 from lightgc2n.recommending.schema_checks import need
-from lightgc2n.recommending.scorer import Floats, QueryBatch, TopItems
+from lightgc2n.recommending.scorer import Flags, Floats, ListOptions, QueryBatch, TopItems
 
 NO_ITEM = -1
 MOST_SCORES, MOST_CELLS = 2**22, 2**20  # of one graph run: rows x items, rows x events

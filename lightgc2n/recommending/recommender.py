@@ -18,10 +18,18 @@ from lightgc2n.errors import HISTORY, DataError, SettingError, option
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import newest_sessions
 from lightgc2n.recommending.histories import History, Source, Times
-from lightgc2n.recommending.list_options import Flags, item_indices, list_options, read_item_ids
 from lightgc2n.recommending.people_report import by_weight, people_report, top_items_for_all
 from lightgc2n.recommending.results import AccountPeople, Interaction, Ownership, Recommendation, Recommendations
-from lightgc2n.recommending.scorer import PreparedQuery, QueryBatch, Scorer, refuse_diverged
+from lightgc2n.recommending.scorer import (
+    Flags,
+    PreparedQuery,
+    QueryBatch,
+    Scorer,
+    item_indices,
+    list_options,
+    read_item_ids,
+    refuse_diverged,
+)
 
 ANALYSED_SESSIONS = 300  # the newest, in which people are found; the work grows with the square of their number
 ACCOUNT = option("--account", "account=")

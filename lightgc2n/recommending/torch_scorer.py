@@ -17,8 +17,7 @@ from lightgc2n.data.splits import Queries, Training
 from lightgc2n.errors import SettingError, option
 from lightgc2n.metrics.ranks import refuse_not_finite, rows_per_tile
 from lightgc2n.models.contract import Model
-from lightgc2n.recommending.list_options import Flags, ListOptions
-from lightgc2n.recommending.scorer import Floats, QueryBatch, Scores, TopItems
+from lightgc2n.recommending.scorer import Flags, Floats, ListOptions, QueryBatch, Scores, TopItems
 
 Best = tuple[Float[Tensor, "B K"], Int[Tensor, "B K"]]
 

@@ -5,9 +5,8 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lightgc2n.serving.errors import RefusedError, out_of_resources
+from lightgc2n.serving.errors import HEADER, RefusedError, id_for, out_of_resources, request_id
 from lightgc2n.serving.logs import log, log_problem
-from lightgc2n.serving.request_ids import HEADER, id_for, request_id
 from lightgc2n.serving.service import CLIENT_GONE, Service
 
 METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"})

@@ -1,8 +1,14 @@
-"""The JSON of every error response: `{"error": {"code", "message", "details", "request_id"}}`."""
+"""Error responses, `{"error": {"code", "message", "details", "request_id"}}`, and request ids.
+
+A request id links a response, its error and its log line.
+"""
 
 import errno
 import json
+import os
+import re
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Any
 
@@ -12,7 +18,25 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from lightgc2n.errors import LightGC2NError
-from lightgc2n.serving.request_ids import new_id, request_id
+
+HEADER = b"x-request-id"
+WELL_FORMED = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+RANDOM_BYTES = 8
+
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+
+
+def new_id() -> str:
+    return os.urandom(RANDOM_BYTES).hex()
+
+
+def id_for(headers: list[tuple[bytes, bytes]]) -> str:
+    """The client's X-Request-Id if it is well-formed, else a new id."""
+    for name, value in headers:
+        if name == HEADER and WELL_FORMED.fullmatch(value):
+            return value.decode("ascii")
+    return new_id()
+
 
 MOST_DETAILS = 20
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})

@@ -8,7 +8,7 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 
 from lightgc2n.serving.errors import RefusedError, unknown
-from lightgc2n.serving.fair_pool import Check
+from lightgc2n.serving.fair_use import Check
 from lightgc2n.serving.json_answers import json_response, named, people_json
 from lightgc2n.serving.live_bundle import ServedBundle
 from lightgc2n.serving.routes_lists import refuse_length, refuse_times

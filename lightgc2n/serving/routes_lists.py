@@ -10,10 +10,9 @@ from lightgc2n.errors import LightGC2NError
 from lightgc2n.recommending.results import Recommendations
 from lightgc2n.recommending.scorer import PreparedQuery
 from lightgc2n.serving.errors import RefusedError, from_library_error, unknown
-from lightgc2n.serving.fair_pool import Check
+from lightgc2n.serving.fair_use import BYTES_PER_LISTED_ITEM, Check
 from lightgc2n.serving.json_answers import json_response, list_json
 from lightgc2n.serving.live_bundle import ServedBundle
-from lightgc2n.serving.request_memory import BYTES_PER_LISTED_ITEM
 from lightgc2n.serving.schemas import Answer, Ask, AskBody, ManyAnswers
 from lightgc2n.serving.service import Service
 from lightgc2n.serving.settings import Limits

@@ -1,19 +1,26 @@
-"""The web server of one worker, with a graceful shutdown."""
+"""The web server of one worker, with a graceful shutdown that resets no connection in the accept queue.
 
+The kernel completes handshakes before the program calls accept(), and resets the queued connections when the socket is
+closed. So a packet filter first drops new handshakes, then the queue is accepted, then the socket is closed. A client
+whose handshake was dropped retries and finds the port closed. Only Linux has such filters; on other systems a
+connection that arrives between the last accept() and close() is reset.
+"""
+
+import array
 import asyncio
 import math
 import os
 import socket
-from collections.abc import Callable
+import struct
+import sys
+from collections.abc import Callable, Iterator
 
 import uvicorn
 
 from lightgc2n.serving.app import create_app
-from lightgc2n.serving.connections import Connections
+from lightgc2n.serving.connections import Connections, TimeoutProtocol
 from lightgc2n.serving.logs import flush_logs, log, log_suppressed
-from lightgc2n.serving.protocol import TimeoutProtocol
 from lightgc2n.serving.service import Service
-from lightgc2n.serving.socket_drain import block_new_connections, pending_connections
 from lightgc2n.serving.workers import BACKLOG
 
 SETTLING_SECONDS = 0.2  # for the request of a connection that was just accepted
@@ -104,3 +111,26 @@ class Server(uvicorn.Server):
             head_seconds=limits.head_seconds,
             send_seconds=limits.send_seconds,
         )
+
+
+ATTACH_FILTER = 26  # SO_ATTACH_FILTER
+DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # one BPF instruction: return 0, which drops the packet
+
+
+def block_new_connections(listening: socket.socket) -> None:
+    """Drop new handshakes; connections in the accept queue are kept."""
+    if sys.platform == "linux":
+        program = array.array("B", DROP_ALL)
+        where = struct.pack("HP", 1, program.buffer_info()[0])
+        listening.setsockopt(socket.SOL_SOCKET, ATTACH_FILTER, where)
+
+
+def pending_connections(listening: socket.socket) -> Iterator[tuple[socket.socket, str]]:
+    """The connections in the accept queue, with their addresses."""
+    while True:
+        try:
+            connection, address = listening.accept()
+        except OSError:  # the queue is empty, or no file descriptor is left
+            return
+        connection.setblocking(False)
+        yield connection, str(address[0])

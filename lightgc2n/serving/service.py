@@ -11,11 +11,10 @@ from lightgc2n.recommending.results import Recommendations
 from lightgc2n.recommending.scorer import PreparedQuery
 from lightgc2n.serving.batching import Batcher
 from lightgc2n.serving.errors import RefusedError
-from lightgc2n.serving.fair_pool import Check, FairPool
+from lightgc2n.serving.fair_use import Check, FairPool, RequestMemory
 from lightgc2n.serving.live_bundle import BundleWatcher, ServedBundle
 from lightgc2n.serving.logs import on_dropped_line
 from lightgc2n.serving.metrics import Metrics
-from lightgc2n.serving.request_memory import RequestMemory
 from lightgc2n.serving.settings import ServiceSettings
 
 Result = TypeVar("Result")

@@ -1,11 +1,17 @@
-"""Checkpoints: the tensors of model and optimizer in one safetensors file, with the progress as JSON metadata.
+"""The progress of a run on disk: checkpoints, and the log of its epochs.
 
-All random numbers of an epoch follow from the seed and the number of the epoch, so no generator state is saved.
+A checkpoint holds the tensors of model and optimizer in one safetensors file, with the progress as JSON metadata. All
+random numbers of an epoch follow from the seed and the number of the epoch, so no generator state is saved.
+The log is a line per epoch in metrics.jsonl and, where TensorBoard is installed, scalars in tensorboard/. metrics.jsonl
+is authoritative: when a run resumes, the TensorBoard files are rewritten from it.
 """
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,13 +28,13 @@ SCHEMA = 1  # raise it when older code could not read a new checkpoint; checkpoi
 
 @dataclass
 class Progress:
-    """The progress of a run."""
+    """How far a run has been trained, and its best validation value."""
 
     epochs: int = 0  # finished epochs
     best_epoch: int = -1
     best_value: float = -1.0  # of the validation metric
     seconds: float = 0.0  # spent on training, without evaluation
-    ended_by: str = ""  # patience, budget, or nothing while it runs
+    ended_by: str = ""  # patience or budget; empty while it is unfinished
     peak_bytes: int = 0  # the largest peak memory of all processes that trained it
 
 
@@ -47,7 +53,7 @@ def save_checkpoint(path: Path, model: nn.Module, optimizer: Adam | None, progre
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], Progress]:
-    """The tensors of the model, the tensors of the optimizer, and the progress.
+    """Return the tensors of the model, the tensors of the optimizer, and the progress.
 
     Raises:
         DataError: the file is missing, is not a checkpoint, or was written by a newer version.
@@ -76,7 +82,7 @@ def _refuse_newer(path: Path, schema: int) -> None:
 
 
 def restore_optimizer(model: nn.Module, optimizer: Adam, tensors: dict[str, Tensor]) -> None:
-    """Put the saved moments back into the optimizer."""
+    """Restore the saved moments of the optimizer."""
     on_device = optimizer.defaults["capturable"]  # a captured step counts on the GPU
     for name, parameter in model.named_parameters():
         saved = {
@@ -96,3 +102,75 @@ def _optimizer_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
             tensor = value if isinstance(value, Tensor) else torch.tensor(float(value))
             tensors[f"{OPTIMIZER}{part}.{name}"] = tensor.detach().cpu().contiguous()
     return tensors
+
+
+METRICS, BOARD = "metrics.jsonl", "tensorboard"
+Row = dict[str, Any]
+
+
+@contextmanager
+def epoch_log(folder: Path | None, epochs: int) -> Iterator[Callable[[Row], None]]:
+    """Yield a function that appends the row of an epoch; without a folder it does nothing.
+
+    Args:
+        epochs: the number of epochs in the run's checkpoint; later rows are of interrupted epochs and are removed.
+    """
+    if folder is None:
+        yield lambda row: None
+        return
+    rows = [row for row in read_rows(folder) if row["epoch"] < epochs]
+    with new_file(folder / METRICS, force=True) as temporary:
+        temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with _board(folder / BOARD) as show:
+        for row in rows:
+            show(row)
+
+        def add(row: Row) -> None:
+            with (folder / METRICS).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            show(row)
+
+        yield add
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """Return the rows of a run; an incomplete last line is ignored."""
+    try:
+        lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    return [_row(line, f"{folder / METRICS}:{number}") for number, line in enumerate(lines, 1) if line.endswith("}")]
+
+
+def _row(line: str, where: str) -> Row:
+    try:
+        row = dict(json.loads(line))
+        return row | {"epoch": int(row["epoch"])}
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"{where}: expected the JSON of an epoch, found {line[:40]!r}. Remove the line.") from None
+
+
+def epochs_of(run: Path) -> int:
+    """Return the number of epochs that a run has logged."""
+    return 1 + max((row["epoch"] for row in read_rows(run)), default=-1)
+
+
+@contextmanager
+def _board(folder: Path) -> Iterator[Callable[[Row], None]]:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        yield lambda row: None
+        return
+    for path in folder.glob("events.out.tfevents.*"):
+        path.unlink()
+    # purge_step makes an open TensorBoard drop what it has read of the run.
+    with SummaryWriter(str(folder), purge_step=0) as writer:
+
+        def show(row: Row) -> None:
+            for name, value in row.items():
+                if name != "epoch":
+                    writer.add_scalar(name, value, row["epoch"])
+            writer.flush()
+
+        yield show

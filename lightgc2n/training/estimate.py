@@ -13,7 +13,7 @@ from lightgc2n.devices import device_of
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import duration
 from lightgc2n.training.cuda_graph import WARM_UP
-from lightgc2n.training.steps import Steps, TrainingConfig
+from lightgc2n.training.loop import Steps, TrainingConfig
 
 FEWEST_STEPS = 500  # shorter runs get no estimate
 MOST_MEASURED, SECONDS_MEASURED = 20, 1.0
@@ -36,7 +36,7 @@ class Estimate:
 def estimate(
     model: Model, split: Split, config: TrainingConfig, evaluate: Callable[[Model], float] | None, device: str = "cpu"
 ) -> Estimate | None:
-    """The estimate; None for a tiny run. Neither the model nor the random state changes."""
+    """Return the estimate; None for a tiny run. The model and the random state are not changed."""
     steps = -(-int((np.diff(split.train.offsets) >= 2).sum()) // config.batch_size)
     if steps * config.epochs < FEWEST_STEPS:
         return None
@@ -49,13 +49,13 @@ def estimate(
         if evaluate is not None:
             evaluate(trial)
         seconds = steps * step_seconds + (time.perf_counter() - started) / config.evaluate_every
-    held = unit.peak_bytes()
+    peak = unit.peak_bytes()
     if unit.is_gpu:
-        held -= sum(
+        peak -= sum(
             tensor.nbytes for tensor in trial.state_dict().values()
         )  # without the copy, which the run does not make
         unit.reset_peak()
-    return Estimate(seconds, config.epochs, held)
+    return Estimate(seconds, config.epochs, peak)
 
 
 def _seconds_of_a_step(model: Model, split: Split, config: TrainingConfig, device: str) -> float:

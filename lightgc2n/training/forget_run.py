@@ -1,4 +1,4 @@
-"""Accounts are taken out of a run: its weights move to its dataset as that is now, without them."""
+"""Removing accounts from a run: its weights are remapped to its dataset, which no longer has these accounts."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -26,23 +26,25 @@ def accounts_in_run(run: Path, accounts: Collection[str]) -> list[str]:
 
 
 def forget_in_run(run: Path, accounts: Collection[str], data: Path | None = None) -> list[str]:
-    """Replace a run by one on its dataset as it is now, from which the accounts are gone already, and return them.
+    """Replace a run by one without the accounts, which its dataset no longer has; return the removed accounts.
 
-    Rows of accounts and items move by id. The graph and every count are made from the dataset anew, and weights that
-    validation fits are fitted anew. The optimizer's state, the people finder and the test results are dropped: they
-    hold the accounts too.
+    Rows of accounts and items are remapped by id. The graph and all counts are recomputed from the dataset, and weights
+    that are fitted to validation queries are fitted again. The optimizer's state, the people model and the test results
+    are removed, because they contain the accounts too.
     """
     recover(run / "people")
-    # The trainer's lock is held until the new run is in place; the dataset is read under it, as it is then.
+    # The lock is held until the new run is in place; the dataset is read under the lock.
     with sole_trainer(run, wait=True), new_folder(run, force=True, kind=RUN_FOLDER, wait=True) as new:
-        gone = accounts_in_run(run, accounts)
-        if not gone:
+        removed = accounts_in_run(run, accounts)
+        if not removed:
             return []
         plan = plan_of(run) if data is None else replace(plan_of(run), data=data)
         dataset, split = open_data(plan)
-        left = sorted(set(accounts) & set(dataset.accounts))
-        if left:
-            raise DataError(f"{plan.data}: still holds {left[0]!r}. Forget it there first, with --data {plan.data}.")
+        remaining = sorted(set(accounts) & set(dataset.accounts))
+        if remaining:
+            raise DataError(
+                f"{plan.data}: still holds {remaining[0]!r}. Forget it there first, with --data {plan.data}."
+            )
         evaluate = validation(split, "cpu")
         model = new_model(plan.model, split, plan.settings, plan.training.seed)
         warm_start(model, dataset, run)
@@ -54,4 +56,4 @@ def forget_in_run(run: Path, accounts: Collection[str], data: Path | None = None
         data_facts = description["data"] | {"folder": str(plan.data.resolve()), "checksum": dataset.checksum}
         write_run(new, description | {"data": data_facts})
         write_vocabularies(new, dataset)
-    return gone
+    return removed

@@ -1,4 +1,4 @@
-"""One run from data to trained weights, and its test."""
+"""Training one run, from its data to trained weights, and evaluating it."""
 
 import math
 import time
@@ -26,7 +26,7 @@ from lightgc2n.models.contract import Model, Origin
 from lightgc2n.progress import say
 from lightgc2n.training.checkpoints import Progress, load_checkpoint, save_checkpoint
 from lightgc2n.training.estimate import estimate
-from lightgc2n.training.loop import BEST, LAST, train
+from lightgc2n.training.loop import BEST, LAST, TrainingConfig, train
 from lightgc2n.training.runs import (
     RunPlan,
     epochs_before,
@@ -36,7 +36,6 @@ from lightgc2n.training.runs import (
     sole_trainer,
     start_run,
 )
-from lightgc2n.training.steps import TrainingConfig
 from lightgc2n.training.warm_start import warm_start
 
 CHOOSING_CUTOFF = 20  # checkpoints are selected by validation MRR at this cutoff
@@ -58,7 +57,7 @@ class DataCache:
         return self._datasets[folder]
 
     def open(self, plan: RunPlan) -> OpenData:
-        """The plan's dataset, or one domain of it, and its split."""
+        """Return the plan's dataset, or one domain of it, and its split."""
         key = (plan.data, plan.domain, plan.split)
         if self._last is None or self._last[0] != key:
             dataset = self.load(plan.data)
@@ -71,7 +70,7 @@ class DataCache:
 
 
 def open_data(plan: RunPlan) -> OpenData:
-    """The plan's dataset, or one domain of it, and its split."""
+    """Return the plan's dataset, or one domain of it, and its split."""
     return DataCache().open(plan)
 
 
@@ -83,12 +82,12 @@ def train_run(
     stop_after: float = math.inf,
     data: OpenData | None = None,
 ) -> Progress:
-    """Trains the planned model in `folder`, or resumes an interrupted run there.
+    """Train the planned model in `folder`, or resume an interrupted run there.
 
     Args:
         seconds: time budget; the run pauses at the end of the epoch that exceeds it, and can resume.
         stop_after: the run pauses when it has this many epochs.
-        data: the plan's dataset and split, where they are open already.
+        data: the plan's dataset and split, if they are loaded already.
     """
     started = time.monotonic()
     dataset, split = data or open_data(plan)
@@ -118,7 +117,7 @@ def train_in_memory(
 
 
 def finish(model: Model, split: Split, device: str) -> bool:
-    """Fit what the model fits once after training; return whether there was anything left to fit."""
+    """Fit the parts that are fitted once after training; return whether that changed anything."""
     before = model.fitted()
     if not len(split.validation) or model.is_finished:
         return False
@@ -127,7 +126,7 @@ def finish(model: Model, split: Split, device: str) -> bool:
 
 
 def _origins(split: Split, device: str) -> Iterator[Origin]:
-    """The validation queries; under a split by time those of several moments, each with what was known then."""
+    """The validation queries; under a split by time at several times, each with the events known then."""
     if split.known is None:
         yield Origin(None, partial(batches_in_domains, split.validation, split.catalogues, device))
         return
@@ -142,11 +141,11 @@ def new_model(name: str, split: Split, settings: dict[str, Any], seed: int) -> M
 
 
 def validation(split: Split, device: str) -> Callable[[Model], float] | None:
-    """A function that returns a model's validation MRR; none where the split has no validation targets by choice."""
+    """A function that returns a model's validation MRR; None if the split was made without validation targets."""
     if not split.config.validation:
         return None
     if len(split.validation) == 0:
-        raise DataError("no validation target: the logs are too short to train on. Use a simple baseline.")
+        raise DataError("no validation targets: the logs are too short to train on. Use a simple baseline.")
 
     def mrr(model: Model) -> float:
         model.calibrate(lambda: batches_in_domains(split.validation, split.catalogues, device))
@@ -159,7 +158,7 @@ def validation(split: Split, device: str) -> Callable[[Model], float] | None:
 
 
 def ready_for_test(model: Model, split: Split) -> npt.NDArray[np.bool_]:
-    """Updates the model's counts to what is known at test time; returns which items the model can score."""
+    """Update the model's counts to the events known at test time; return which items the model can score."""
     learned = (split.train.popularity > 0) | model.scores_unseen_items
     if split.known is not None and model.refresh(split.known):
         learned |= split.known.popularity > 0
@@ -168,7 +167,7 @@ def ready_for_test(model: Model, split: Split) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Tested:
-    """The test of a run: for each way to score, the ranks of the targets and the facts that a table shows."""
+    """Test results of a run: for each scorer the ranks of the targets and the facts for tables."""
 
     dataset: Dataset
     split: Split
@@ -178,7 +177,7 @@ class Tested:
 
 @dataclass(frozen=True)
 class _FoldedIn:
-    """A model that reads each account from its history, with or without its id, in place of the training graph."""
+    """A model that folds in each account from its history, with or without its id."""
 
     model: Model
     nameless: bool
@@ -198,11 +197,11 @@ def evaluate_run(
     fold_in: bool = False,
     data: OpenData | None = None,
 ) -> Tested:
-    """The test of a run; with `fold_in` also with its accounts folded in from their histories.
+    """Evaluate a run on its test targets; with `fold_in` also with accounts folded in from their histories.
 
     Args:
-        moved_to: the folder of the run's dataset, where it is not the one of training.
-        data: the run's dataset and split, where they are open already.
+        moved_to: the folder of the run's dataset, if it has moved since training.
+        data: the run's dataset and split, if they are loaded already.
     """
     plan = plan_of(folder)
     dataset, split = data or open_data(plan if moved_to is None else replace(plan, data=moved_to))

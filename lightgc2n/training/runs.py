@@ -1,14 +1,14 @@
-"""The folder of a run: everything needed to know what was trained, on what, and how far.
+"""The folder of a run: what was trained, on which data, and its progress.
 
 run.json            model, settings, split, training, seed, data and its checksum, versions, git commit, --from
-accounts.txt        the ids of all accounts, and in items.txt of all items: the rows of their weights
-metrics.jsonl       one line an epoch
-tensorboard/        the same for TensorBoard, where that is installed
-last.safetensors    to go on from
+accounts.txt        the ids of all accounts (items.txt: of all items), in the order of the rows of the weights
+metrics.jsonl       one line per epoch
+tensorboard/        the same for TensorBoard, if it is installed
+last.safetensors    the newest checkpoint, to resume from
 best.safetensors    the weights with the best validation value
-results.json        what the test found, and what training cost, where a plan asked for it
-ranks.npz           the rank of each test target, its account and its domain, likewise
-people/             what finds the people behind its accounts, once somebody has asked for them
+results.json        test metrics and the cost of training, for the runs of a plan
+ranks.npz           the rank, account and domain of each test target, for the runs of a plan
+people/             the model that finds the people behind accounts, written when it is first used
 """
 
 import fcntl
@@ -34,10 +34,8 @@ from lightgc2n.files.atomic_writes import new_file, remove_leftovers
 from lightgc2n.files.folder_kinds import FolderKind, is_temporary, refuse_linked
 from lightgc2n.files.writer_lock import make_folders, recover
 from lightgc2n.models.contract import Model
-from lightgc2n.training.checkpoints import Progress, load_checkpoint
-from lightgc2n.training.epoch_log import BOARD, METRICS
-from lightgc2n.training.loop import BEST, LAST
-from lightgc2n.training.steps import TrainingConfig
+from lightgc2n.training.checkpoints import BOARD, METRICS, Progress, load_checkpoint
+from lightgc2n.training.loop import BEST, LAST, TrainingConfig
 from lightgc2n.training.warm_start import vocabulary_files, write_vocabularies
 
 RUN, TESTED = "run.json", "results.json"
@@ -64,7 +62,7 @@ RUN_FOLDER = FolderKind(
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What to train, on what."""
+    """The model to train, its settings and its data."""
 
     data: Path
     model: str
@@ -73,7 +71,7 @@ class RunPlan:
     split: SplitConfig = field(default_factory=SplitConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     from_run: Path | None = None  # the run whose weights it starts from
-    label: str = ""  # what a plan calls these settings; the model where it says nothing
+    label: str = ""  # the name of these settings in a plan; by default the model
 
     def changed(
         self,
@@ -83,7 +81,7 @@ class RunPlan:
         split: Mapping[str, Any],
         training: Mapping[str, Any],
     ) -> "RunPlan":
-        """The plan with these settings of the model, the split and the training; the others stay."""
+        """Return the plan with these settings changed; the others stay the same."""
         return replace(
             self,
             domain=self.domain if domain is None else domain,
@@ -93,7 +91,7 @@ class RunPlan:
         )
 
     def parts(self) -> dict[str, Any]:
-        """What is trained, with every setting spelled out, ready for JSON."""
+        """Return the model and all settings, including defaults, as JSON values."""
         return {
             "model": self.model,
             "settings": asdict(zoo.model_config(self.model, self.settings)),
@@ -102,7 +100,7 @@ class RunPlan:
         }
 
     def describe(self, dataset: Dataset) -> dict[str, Any]:
-        """The parts, and what else the result depends on."""
+        """Return the parts and everything else that the result depends on."""
         return {
             "made_by": f"lightgc2n {__version__}",
             **self.parts(),
@@ -134,9 +132,9 @@ def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
     """Create the folder of a run, or check that the existing one holds the same run, or one with fewer epochs."""
     refuse_foreign_run(folder)
     if not _holds_epochs(folder):
-        description = plan.describe(dataset)  # before anything is made: wrong settings are refused here
+        description = plan.describe(dataset)  # before anything is written: this raises errors about wrong settings
         make_folders(folder)
-        with sole_trainer(folder):  # one in its first epoch is not to be replaced
+        with sole_trainer(folder):  # so that a run in its first epoch is not replaced
             refuse_foreign_run(folder)
             for name in vocabulary_files():
                 (folder / name).unlink(missing_ok=True)
@@ -151,20 +149,20 @@ def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
 
 
 def refuse_foreign_run(folder: Path) -> None:
-    """Raise an error at a folder that is neither empty nor a run: training would write into somebody's files."""
+    """Raise an error at a folder that is neither empty nor a run: training would write among a user's files."""
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file. Choose another {OUT}.")
-    held = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    held = sorted(name for name in held if not is_temporary(name))
-    if held and not RUN_FOLDER.is_marked(folder):
-        raise OutputError(f"{folder} holds {held[0]} and no run of ours (no {RUN}). Choose another {OUT}.")
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    names = sorted(name for name in names if not is_temporary(name))
+    if names and not RUN_FOLDER.is_marked(folder):
+        raise OutputError(f"{folder} holds {names[0]} and is not a run (no {RUN}). Choose another {OUT}.")
     refuse_linked(folder, RUN_FOLDER)
 
 
 def _is_given_more_epochs(folder: Path, plan: RunPlan) -> bool:
-    """Whether a run is to go on beyond its last epoch; one whose test stands beside it is as it is."""
-    kept = plan_of(folder).training
-    more = plan.training.epochs > kept.epochs and replace(kept, epochs=plan.training.epochs) == plan.training
+    """Return whether the plan only raises the number of epochs of a run that was not tested yet."""
+    present = plan_of(folder).training
+    more = plan.training.epochs > present.epochs and replace(present, epochs=plan.training.epochs) == plan.training
     return more and not (folder / TESTED).exists()
 
 
@@ -175,27 +173,28 @@ def write_run(folder: Path, description: dict[str, Any]) -> None:
 
 
 def refuse_another_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
-    """Stops when the run in `folder` is not the planned one."""
-    found, kept = read_run(folder), plan_of(folder).parts()  # a setting that came later has its default in old runs
+    """Raise an error when the run in `folder` is not the planned one."""
+    # plan_of fills in the defaults of settings that were added after the run was written
+    description, present = read_run(folder), plan_of(folder).parts()
     for part, wanted in plan.parts().items():
-        if kept[part] != wanted:
+        if present[part] != wanted:
             raise OutputError(
-                f"{folder} holds another run ({_difference(part, kept[part], wanted)}). "
+                f"{folder} holds another run ({_difference(part, present[part], wanted)}). "
                 f"Choose another {OUT}, or the same settings."
             )
-    data = found["data"]
+    data = description["data"]
     if (data["checksum"], data["domain"]) != (dataset.checksum, plan.domain):
         raise OutputError(f"{folder} holds a run on other data. Choose another {OUT}.")
     start = str(plan.from_run.resolve()) if plan.from_run is not None else None
-    if (found.get("from") or {}).get("run") != start:
-        raise OutputError(f"{folder} holds a run that started elsewhere ({FROM} differs). Choose another {OUT}.")
+    if (description.get("from") or {}).get("run") != start:
+        raise OutputError(f"{folder} holds a run with another warm start ({FROM} differs). Choose another {OUT}.")
 
 
 @contextmanager
 def sole_trainer(folder: Path, wait: bool = False) -> Iterator[None]:
-    """Lock the run for one process; the lock ends with the process, however that ends.
+    """Lock the run for one process; the system releases the lock when the process ends.
 
-    Unfinished files of a killed process are removed.
+    Temporary files of a killed process are removed.
 
     Args:
         wait: wait for another process instead of raising an error.
@@ -226,7 +225,7 @@ def _locked(folder: Path, wait: bool) -> int:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """The description of the run in `folder`."""
+    """Return the description of the run in `folder`."""
     recover(folder)
     try:
         return dict(json.loads((folder / RUN).read_text(encoding="utf-8")))
@@ -237,49 +236,49 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def plan_of(folder: Path) -> RunPlan:
-    """The plan of the run in `folder`."""
-    found = read_run(folder)
+    """Return the plan of the run in `folder`."""
+    description = read_run(folder)
     where = str(folder / RUN)
     try:
         return RunPlan(
-            data=Path(found["data"]["folder"]),
-            model=found["model"],
-            domain=found["data"]["domain"],
-            settings=found["settings"],
-            split=read_settings(SplitConfig, found["split"], where),
-            training=read_settings(TrainingConfig, found["training"], where),
+            data=Path(description["data"]["folder"]),
+            model=description["model"],
+            domain=description["data"]["domain"],
+            settings=description["settings"],
+            split=read_settings(SplitConfig, description["split"], where),
+            training=read_settings(TrainingConfig, description["training"], where),
         )
     except (KeyError, TypeError, AttributeError) as problem:
         raise DataError(f"{where}: not the description of a run: {problem}. Give a run of `train`.") from None
 
 
 def epochs_before(folder: Path) -> int:
-    """How many epochs the weights that a run started from had seen."""
+    """Return the number of epochs behind the weights that a run started from."""
     return int((read_run(folder).get("from") or {}).get("epochs", 0))
 
 
 def load_run(folder: Path) -> tuple[str, Model, Progress]:
-    """The name of the model, the model with its best weights, and how far the run has come."""
-    found = read_run(folder)
+    """Return the name of the model, the model with its best weights, and the progress of the run."""
+    description = read_run(folder)
     tensors, _, progress = load_checkpoint(folder / BEST)
     if (folder / LAST).is_file():
         progress = load_checkpoint(folder / LAST)[2]
-    config = zoo.model_config(found["model"], found["settings"])
-    model = zoo.entry_of(found["model"]).restore(config, tensors)
+    config = zoo.model_config(description["model"], description["settings"])
+    model = zoo.entry_of(description["model"]).restore(config, tensors)
     model.eval()
-    return found["model"], model, progress
+    return description["model"], model, progress
 
 
 def refuse_other_data(folder: Path, dataset: Dataset) -> None:
-    """Stops when a run was not trained on this dataset."""
+    """Raise an error when a run was not trained on this dataset."""
     wanted = read_run(folder)["data"]["checksum"]
     if dataset.checksum != wanted:
-        found = f"{dataset.checksum[:12]}…, expected {wanted[:12]}…"
-        raise DataError(f"{folder}: trained on other data (checksum {found}). Say where its data is with {DATA}.")
+        checksums = f"found checksum {dataset.checksum[:12]}…, expected {wanted[:12]}…"
+        raise DataError(f"{folder}: trained on other data ({checksums}). Give the folder of its data with {DATA}.")
 
 
 def versions() -> dict[str, str]:
-    """What a result depends on besides data and settings."""
+    """Return the versions of the packages that a result depends on."""
     return {
         "lightgc2n": __version__,
         "python": platform.python_version(),
@@ -289,31 +288,31 @@ def versions() -> dict[str, str]:
 
 
 def _origin(run: Path) -> dict[str, Any]:
-    """Where weights come from: what is still worth knowing when that run is gone."""
-    found = read_run(run)
+    """Return the facts about the run of a warm start that stay known when that run is removed."""
+    description = read_run(run)
     epochs = epochs_before(run) + load_checkpoint(run / BEST)[2].epochs
-    return {"run": str(run.resolve()), "data": found["data"], "epochs": epochs}
+    return {"run": str(run.resolve()), "data": description["data"], "epochs": epochs}
 
 
 def _holds_epochs(folder: Path) -> bool:
-    """Return whether a run has more files than a training that failed in its first epoch leaves."""
+    """Return whether a run has files beyond those that exist before the end of its first epoch."""
     first = {RUN, *vocabulary_files(), METRICS, BOARD}
-    held = (path.name for path in folder.iterdir()) if folder.is_dir() else ()
-    return any(name not in first and not is_temporary(name) for name in held)
+    names = (path.name for path in folder.iterdir()) if folder.is_dir() else ()
+    return any(name not in first and not is_temporary(name) for name in names)
 
 
-def _difference(part: str, kept: Any, wanted: Any) -> str:
-    """The first setting of a part that differs, with both its values."""
-    if not isinstance(kept, dict) or not isinstance(wanted, dict):
-        return f"{part} is {kept!r} there, {wanted!r} is asked for"
-    name = next(name for name in {**kept, **wanted} if kept.get(name) != wanted.get(name))
-    return f"{part}.{name} is {kept.get(name)!r} there, {wanted.get(name)!r} is asked for"
+def _difference(part: str, present: Any, wanted: Any) -> str:
+    """Return the first setting of a part that differs, with both values."""
+    if not isinstance(present, dict) or not isinstance(wanted, dict):
+        return f"{part} is {present!r} there, expected {wanted!r}"
+    name = next(name for name in {**present, **wanted} if present.get(name) != wanted.get(name))
+    return f"{part}.{name} is {present.get(name)!r} there, expected {wanted.get(name)!r}"
 
 
 def source_commit() -> str | None:
-    """The commit of the source where it is a checkout of this project; None where another repository surrounds it."""
+    """Return the commit of the source if it is a checkout of this project, else None."""
     package = Path(__file__).resolve().parents[1]
-    asked = (
+    commands = (
         ["ls-files", "--error-unmatch", "--", f"{package.name}/__init__.py"],
         ["rev-parse", "--show-prefix"],  # empty in the top folder of a repository
         ["rev-parse", "HEAD"],
@@ -321,7 +320,7 @@ def source_commit() -> str | None:
     try:
         done = [
             subprocess.run(["git", *words], cwd=package.parent, capture_output=True, text=True, check=False)
-            for words in asked
+            for words in commands
         ]
     except OSError:  # a bare machine may have no git
         return None

@@ -24,7 +24,7 @@ WHOLE = "whole"
 
 
 def vocabulary_files() -> list[str]:
-    """The files of a run that hold its ids."""
+    """Return the names of the files with the ids of a run."""
     return [f"{kind}.txt" for kind in VOCABULARIES]
 
 

@@ -156,7 +156,7 @@ CASES = {
     "no dataset": Case(lambda folder: lg.Dataset.load(folder), "lightgc2n import SOURCE --out "),
     "a dataset where it is saved": Case(in_folder(lambda folder: data().save(folder)), "replace it with --force."),
     "a foreign folder, by force": Case(
-        in_folder(lambda folder: data().save(folder, force=True)), "so --force leaves it alone"
+        in_folder(lambda folder: data().save(folder, force=True)), "so --force does not replace it"
     ),
     "a foreign folder": Case(in_folder(lambda folder: train(out=folder)(folder)), "Choose another --out."),
     "a file": Case(lambda folder: train(out=Path(__file__))(folder), "is a file. Choose another --out."),

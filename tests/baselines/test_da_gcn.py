@@ -20,8 +20,8 @@ from lightgc2n.data.splits import Split, SplitConfig, Training, split_dataset
 from lightgc2n.layers.account_graph import AccountGraph
 from lightgc2n.layers.domain_views import draw_queries, draw_several
 from lightgc2n.metrics.ranks import ranks_in_domains
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import train_in_memory
-from lightgc2n.training.steps import TrainingConfig
 from tests.graph.logs import training_of
 from tests.worlds import two_domains_world
 

@@ -21,9 +21,9 @@ from lightgc2n.graph.domain_graph import build_intervals
 from lightgc2n.recommending.load_run import load_run as load
 from lightgc2n.recommending.load_run import run_recommender
 from lightgc2n.synthetic.households import HouseholdConfig, generate
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import evaluate_run, train_run
 from lightgc2n.training.runs import RunPlan, load_run
-from lightgc2n.training.steps import TrainingConfig
 from tests.baselines.test_da_gcn import (
     HALVES,
     LOGS,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lightgc2n.data.dataset import load_dataset, read_ids, verify_dataset
-from lightgc2n.files.writer_lock import workshop_of
+from lightgc2n.files.writer_lock import staging_folder
 from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.training.runs import load_run
 
@@ -126,7 +126,7 @@ class World:
         """Wait until a command has begun to write, so that a kill hits what matters and not the start of Python."""
         places = {"import": self.data, "forget": self.data, "export": self.bundle, "compare": self.table}
         target = places.get(started.kind)
-        while started.process.poll() is None and target is not None and not workshop_of(target).exists():
+        while started.process.poll() is None and target is not None and not staging_folder(target).exists():
             time.sleep(0.002)
         time.sleep(self.random.uniform(0.0, 0.15))
 

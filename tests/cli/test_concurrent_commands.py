@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lightgc2n.data.dataset import load_dataset
-from lightgc2n.files.writer_lock import workshop_of
+from lightgc2n.files.writer_lock import staging_folder
 from tests.cli.test_commands import Done, run
 
 LOG = "user,item,timestamp\n" + "".join(f"u{n % 5},i{n % 7},{1_400_000_000 + n}\n" for n in range(40))
@@ -43,7 +43,7 @@ def test_a_folder_that_appears_while_a_log_is_read_is_left_alone(tmp_path: Path)
         (tmp_path / "out" / "thesis.txt").write_text("years of work")
         done = finish(process, handle)
     assert done.returncode == 2
-    assert "out appeared meanwhile, so it is left alone" in done.stderr
+    assert "out was created meanwhile, so it is not replaced" in done.stderr
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.txt"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv.pipe", "out"]
 
@@ -62,11 +62,11 @@ def test_two_imports_into_one_folder(words: tuple[str, ...], tmp_path: Path) -> 
 
 def test_what_a_killed_import_left_is_removed_by_the_next(tmp_path: Path) -> None:
     with held_import(tmp_path) as (process, handle):
-        assert workshop_of(tmp_path / "out").is_dir()
+        assert staging_folder(tmp_path / "out").is_dir()
         process.kill()
         os.close(handle)
         process.wait(60)
-    assert workshop_of(tmp_path / "out").is_dir()
+    assert staging_folder(tmp_path / "out").is_dir()
     (tmp_path / "other.csv").write_text(LOG)
     assert run("import", tmp_path / "other.csv", "--out", tmp_path / "out").returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv.pipe", "other.csv", "out"]

@@ -39,7 +39,7 @@ def test_compare_leaves_a_partial_folder_of_somebody_else_alone(town: Path, tmp_
     before = content(mine)
     for words in ((), ("--force",)):
         done = run("compare", town, "--models", "recency", "--out", tmp_path / "table", *words)
-        refused(done, "table.partial is no unfinished comparison of this version")
+        refused(done, "table.partial is not an unfinished comparison of this version")
     assert content(mine) == before
     assert not (tmp_path / "table").exists()
 

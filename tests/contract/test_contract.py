@@ -16,8 +16,8 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
 from lightgc2n.metrics.ranks import target_ranks
 from lightgc2n.models.contract import Model
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import train_in_memory
-from lightgc2n.training.steps import TrainingConfig
 from tests.restoring import saved_and_restored
 from tests.worlds import WORLDS, dataset_of
 

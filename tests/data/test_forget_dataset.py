@@ -155,7 +155,7 @@ def test_two_at_once_both_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     generate(HouseholdConfig(accounts=12), seed=0, out=tmp_path / "data")
     write, threads = forget_dataset.write_dataset, []
     waiting = threading.Event()
-    monkeypatch.setattr(writer_lock, "tell", lambda _: waiting.set())
+    monkeypatch.setattr(writer_lock, "notify", lambda _: waiting.set())
 
     def write_late(folder: Path, **content: Any) -> Any:
         if not threads:
@@ -236,7 +236,7 @@ def test_a_full_disk_leaves_the_dataset_as_it_was(tmp_path: Path, small_disk: Pa
     (small_disk / "filler").write_bytes(bytes(shutil.disk_usage(small_disk).free - 8192))
     done = run("forget", "h000001", "--data", data)
     assert done.returncode == 2
-    assert "Make room there" in done.stderr
+    assert "Free disk space" in done.stderr
     assert "Traceback" not in done.stderr
     assert {path.name: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
     assert sorted(path.name for path in small_disk.iterdir()) == ["data", "filler"]

@@ -81,7 +81,7 @@ def check(results: list[dict[str, Any]], name: str) -> None:
             last = result["said"].splitlines()[-1]
             assert last.startswith("error: ")
             assert last.endswith(
-                f"{name}: cannot be written: No space left on device. Make room there, then try again."
+                f"{name}: cannot be written: No space left on device. Free disk space, then try again."
             )
     assert {result["code"] for result in results} == {0, 2}
 

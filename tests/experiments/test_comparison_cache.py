@@ -22,8 +22,8 @@ from lightgc2n.experiments.comparison_tables import (
 )
 from lightgc2n.experiments.table import BUDGET_NOTE
 from lightgc2n.synthetic.households import HouseholdConfig, generate
+from lightgc2n.training.loop import Steps, TrainingConfig
 from lightgc2n.training.runs import RunPlan, plan_of
-from lightgc2n.training.steps import Steps, TrainingConfig
 from tests.cli.test_commands import Done, run
 from tests.worlds import dataset_of
 

@@ -21,9 +21,9 @@ from lightgc2n.people.reference_methods import REFERENCE_METHODS, Method
 from lightgc2n.people.sessions import Logs
 from lightgc2n.recommending.loading import load
 from lightgc2n.synthetic.households import HouseholdConfig, generate
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan, load_run
-from lightgc2n.training.steps import TrainingConfig
 from tests.worlds import dataset_of
 
 FEW = ["one-person", "random-sessions", "session-k-means", "session-dbscan"]

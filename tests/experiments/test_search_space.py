@@ -7,7 +7,7 @@ from lightgc2n import zoo
 from lightgc2n.config import read_settings
 from lightgc2n.experiments import search_space
 from lightgc2n.experiments.search_space import Choice, Span, propose, space_of
-from lightgc2n.training.steps import TrainingConfig
+from lightgc2n.training.loop import TrainingConfig
 
 TRAINED = [name for name, entry in zoo.ZOO.items() if not entry.is_simple]
 

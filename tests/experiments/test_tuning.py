@@ -26,11 +26,10 @@ from lightgc2n.experiments.trials import LOG, Trial, train_trials
 from lightgc2n.experiments.tuning import Tuned, TuningPlan, tune
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training import run as run_module
-from lightgc2n.training.epoch_log import METRICS
-from lightgc2n.training.loop import BEST, LAST
+from lightgc2n.training.checkpoints import METRICS
+from lightgc2n.training.loop import BEST, LAST, TrainingConfig
 from lightgc2n.training.run import open_data, train_run
 from lightgc2n.training.runs import RunPlan, plan_of
-from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import run
 
 ROOT = Path(__file__).parents[2]
@@ -156,7 +155,7 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from tests.experiments.test_tuning import small, tune
-from lightgc2n.training.steps import Steps
+from lightgc2n.training.loop import Steps
 calls, wanted = [0], int(sys.argv[3])
 real = Steps._step
 def step(*given):

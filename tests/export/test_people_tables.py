@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lightgc2n.export.people_tables import in_nibbles
+from lightgc2n.export.account_tables import in_nibbles
 from lightgc2n.people.vectors import item_vectors
 from lightgc2n.recommending.bundle_people import of_nibbles
 

@@ -9,9 +9,9 @@ from tempfile import mkdtemp
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.export.write_bundle import ExportOptions, export_run
 from lightgc2n.synthetic.households import HouseholdConfig, generate
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
-from lightgc2n.training.steps import TrainingConfig
 
 EXPORTED = ("lightgc2n", "lightgc2n-plus", "sasrec")
 BY_TIME = "lightgc2n-plus@time"  # split by time: its counts are of newer events than those it was trained on

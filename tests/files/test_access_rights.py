@@ -7,7 +7,7 @@ import pytest
 
 from lightgc2n.errors import OutputError
 from lightgc2n.files.atomic_writes import new_file, new_folder, resumable_folder
-from lightgc2n.files.writer_lock import workshop_of
+from lightgc2n.files.writer_lock import staging_folder
 from tests.files.test_atomic_writes import KIND, Make, fill, filled, names
 
 SOMEBODY, THEIR_GROUP = 12345, 23456
@@ -72,7 +72,7 @@ def test_a_folder_that_is_read_only_is_refused_before_anything_is_written(
     (out / name).chmod(0o555)
     if os.geteuid() == 0:  # who may write everywhere
         monkeypatch.setattr(os, "access", lambda place, _: bool(Path(place).stat().st_mode & 0o200))
-    with pytest.raises(OutputError, match=rf"{out / name} may not be written by this user \(mode 0555\).*chmod u\+w"):
+    with pytest.raises(OutputError, match=rf"{out / name} is not writable for this user \(mode 0555\).*chmod u\+w"):
         make(out, True, kind=KIND).__enter__()
     assert (filled(out), names(tmp_path)) == ("old", ["out"])
 
@@ -82,7 +82,7 @@ def test_private_content_is_private_while_it_is_written(tmp_path: Path) -> None:
     out.mkdir(0o700)
     fill(out, "old")
     with new_folder(out, force=True, kind=KIND) as folder:
-        assert workshop_of(out).stat().st_mode & 0o077 == 0
+        assert staging_folder(out).stat().st_mode & 0o077 == 0
         fill(folder)
     path.touch(0o600)
     with new_file(path, force=True) as temporary:

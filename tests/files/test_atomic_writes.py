@@ -161,7 +161,10 @@ def test_what_cannot_be_written_is_told_of_the_name_that_was_asked_for(
     ):
         raise AssertionError
     full = OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(OutputError, match=r"out: cannot be written: No space left.*Make room"), make(tmp_path / "out"):
+    with (
+        pytest.raises(OutputError, match=r"out: cannot be written: No space left.*Free disk space"),
+        make(tmp_path / "out"),
+    ):
         raise full
     elsewhere = FileNotFoundError(errno.ENOENT, "No such file or directory", str(tmp_path / "log.csv"))
     with pytest.raises(FileNotFoundError), make(tmp_path / "out"):
@@ -188,14 +191,14 @@ def test_a_folder_that_appears_meanwhile_is_left_alone(make: Make, tmp_path: Pat
         out.mkdir()
         (out / "thesis.txt").write_text("years of work")
 
-    with pytest.raises(OutputError, match="out appeared meanwhile"), make(out, kind=KIND) as folder:
+    with pytest.raises(OutputError, match="out was created meanwhile"), make(out, kind=KIND) as folder:
         write_thesis(folder)
     assert (out / "thesis.txt").read_text() == "years of work"
 
 
 def test_a_file_that_appears_meanwhile_is_left_alone(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
-    with pytest.raises(OutputError, match="appeared meanwhile"), new_file(out):
+    with pytest.raises(OutputError, match="was created meanwhile"), new_file(out):
         out.write_text("thesis")
     assert (out.read_text(), names(tmp_path)) == ("thesis", ["out.csv"])
 
@@ -222,7 +225,7 @@ def test_a_partial_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None
     partial = tmp_path / "out.partial"
     partial.mkdir()
     (partial / "thesis.txt").write_text("years of work")
-    with pytest.raises(OutputError, match=r"out\.partial is no unfinished thing of this version"):
+    with pytest.raises(OutputError, match=r"out\.partial is not an unfinished thing of this version"):
         resumable_folder(tmp_path / "out", kind=KIND).__enter__()
     assert (partial / "thesis.txt").read_text() == "years of work"
 
@@ -306,7 +309,7 @@ def test_unfinished_files_of_killed_processes_are_removed_and_those_of_living_on
     ],
 )
 def test_a_full_disk_is_known_by_whatever_error(problem: Exception, tmp_path: Path) -> None:
-    wanted = r"out: cannot be written: No space left.*Make room"
+    wanted = r"out: cannot be written: No space left.*Free disk space"
     with pytest.raises(OutputError, match=wanted), new_folder(tmp_path / "out", kind=KIND):
         raise problem
     assert names(tmp_path) == []

@@ -120,37 +120,37 @@ def test_a_leftover_that_is_a_pipe_a_link_or_a_folder_does_not_stop_a_writer(tmp
     ],
 )
 def test_a_folder_named_like_the_writers_own_is_left_alone(files: dict[str, str], tmp_path: Path) -> None:
-    workshop = tmp_path / ".out.lightgc2n"
+    staging = tmp_path / ".out.lightgc2n"
     for name, text in files.items():
-        (workshop / name).parent.mkdir(parents=True, exist_ok=True)
-        (workshop / name).write_text(text)
-    with pytest.raises(OutputError, match=r"\.out\.lightgc2n is in the way, and this command did not make it"):
+        (staging / name).parent.mkdir(parents=True, exist_ok=True)
+        (staging / name).write_text(text)
+    with pytest.raises(OutputError, match=r"\.out\.lightgc2n exists, and this command did not make it"):
         new_folder(tmp_path / "out", kind=KIND).__enter__()
     recover(tmp_path / "out")
-    assert {name: (workshop / name).read_text() for name in files} == files
+    assert {name: (staging / name).read_text() for name in files} == files
 
 
 @pytest.mark.parametrize("name", ["new", "ready", "old", "scratch"])
 def test_a_link_in_the_writers_folder_is_not_followed(name: str, tmp_path: Path) -> None:
     """Somebody else may make that folder, with an owner file like ours, where everybody may write."""
-    thesis, workshop = tmp_path / "thesis", tmp_path / ".out.lightgc2n"
+    thesis, staging = tmp_path / "thesis", tmp_path / ".out.lightgc2n"
     thesis.mkdir()
     (thesis / "first").write_text("years of work")
-    workshop.mkdir()
+    staging.mkdir()
     kind = {"name": "thing", "marker": "marker", "files": ["*"]}
-    (workshop / "owner.json").write_text(json.dumps({"made_by": "lightgc2n 0.1.0", "kind": kind}))
-    (workshop / name).symlink_to(thesis)
+    (staging / "owner.json").write_text(json.dumps({"made_by": "lightgc2n 0.1.0", "kind": kind}))
+    (staging / name).symlink_to(thesis)
     recover(tmp_path / "out")
-    with pytest.raises(OutputError, match="is in the way"):
+    with pytest.raises(OutputError, match="exists, and this command did not make it"):
         new_folder(tmp_path / "out", kind=KIND).__enter__()
     assert (thesis / "first").read_text() == "years of work"
 
 
 def test_a_kill_while_the_owner_is_written_leaves_nothing_in_the_way(tmp_path: Path) -> None:
-    workshop = tmp_path / ".out.lightgc2n"
-    workshop.mkdir()
-    (workshop / "lock").touch()
-    (workshop / ".lightgc2n-tmp-00000000-owner.json").write_text('{"made_')
+    staging = tmp_path / ".out.lightgc2n"
+    staging.mkdir()
+    (staging / "lock").touch()
+    (staging / ".lightgc2n-tmp-00000000-owner.json").write_text('{"made_')
     with new_folder(tmp_path / "out", kind=KIND) as folder:
         fill(folder)
     assert (names(tmp_path), filled(tmp_path / "out")) == (["out"], "new")

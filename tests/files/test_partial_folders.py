@@ -28,7 +28,7 @@ def test_a_folder_with_names_like_ours_and_no_claim_is_left_alone(tmp_path: Path
     (partial / "first").write_text("years of work")
     (partial / "part" / "1.txt").write_text("more of it")
     for force in (False, True):
-        with pytest.raises(OutputError, match=r"out\.partial is no unfinished thing.*Move it elsewhere"):
+        with pytest.raises(OutputError, match=r"out\.partial is not an unfinished thing.*Move it elsewhere"):
             resumable_folder(tmp_path / "out", force, kind=KIND).__enter__()
     assert (partial / "first").read_text() == "years of work"
     assert (partial / "part" / "1.txt").read_text() == "more of it"
@@ -39,7 +39,7 @@ def test_a_folder_with_names_like_ours_and_no_claim_is_left_alone(tmp_path: Path
 def test_a_claim_that_is_not_ours_does_not_count(claim: str, tmp_path: Path) -> None:
     (tmp_path / "out.partial").mkdir()
     (tmp_path / "out.partial" / CLAIM).write_text(claim)
-    with pytest.raises(OutputError, match="no unfinished thing"):
+    with pytest.raises(OutputError, match="not an unfinished thing"):
         resumable_folder(tmp_path / "out", kind=KIND).__enter__()
     assert (tmp_path / "out.partial" / CLAIM).read_text() == claim
 
@@ -106,7 +106,7 @@ def test_killed_while_it_replaces_the_earlier_result(renames: int, left: str, tm
 def test_a_folder_that_appears_while_the_earlier_one_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, put = tmp_path / "out", atomic_writes._put
+    out, put = tmp_path / "out", atomic_writes._install
 
     def put_late(*words: object) -> None:
         out.mkdir()
@@ -115,8 +115,11 @@ def test_a_folder_that_appears_while_the_earlier_one_is_replaced(
 
     with new_folder(out, kind=KIND) as folder:
         fill(folder, "old")
-    monkeypatch.setattr(atomic_writes, "_put", put_late)
-    with pytest.raises(OutputError, match="out appeared meanwhile"), resumable_folder(out, True, kind=KIND) as folder:
+    monkeypatch.setattr(atomic_writes, "_install", put_late)
+    with (
+        pytest.raises(OutputError, match="was created meanwhile"),
+        resumable_folder(out, True, kind=KIND) as folder,
+    ):
         fill(folder)
     assert names(tmp_path) == ["out", "out.kept-0", "out.partial"]
     assert names(out) == ["thesis.txt"]

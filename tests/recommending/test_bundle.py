@@ -150,9 +150,9 @@ def test_what_an_account_holds_beyond_its_history_counts(tmp_path: Path) -> None
     from lightgc2n.data.dataset import Domain, write_dataset
     from lightgc2n.data.splits import SplitConfig
     from lightgc2n.export.write_bundle import ExportOptions, export_run
+    from lightgc2n.training.loop import TrainingConfig
     from lightgc2n.training.run import train_run
     from lightgc2n.training.runs import RunPlan
-    from lightgc2n.training.steps import TrainingConfig
 
     random, lengths = np.random.default_rng(0), [6, 3] * 12
     (tmp_path / "data").mkdir()

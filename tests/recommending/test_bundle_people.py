@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.export.onnx_tables import as_bytes
+from lightgc2n.export.onnx_builder import as_bytes
 from lightgc2n.export.write_bundle import ExportOptions, export_run
 from lightgc2n.people import count_training
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
@@ -20,9 +20,9 @@ from lightgc2n.recommending.load_run import load_run as load
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.recommending.results import AccountPeople
 from lightgc2n.synthetic.households import HouseholdConfig, generate
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
-from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import run
 from tests.recommending.test_bundle import assert_same, lists_from
 from tests.recommending.test_bundle_files import refuse, sign
@@ -287,8 +287,8 @@ def test_the_commands(street: Street, shared: str) -> None:
                 assert_same(lists_from(json.loads(done.stdout)[0]), wanted_list)
     shown = run("people", street.bundle, *given)
     assert "the history: " in shown.stdout
-    assert "leave out --all" in run("recommend", street.bundle, "--all", "--together", "--json").stderr
-    assert "--times say when" in run("recommend", street.bundle, *given).stderr
+    assert "omit --all" in run("recommend", street.bundle, "--all", "--together", "--json").stderr
+    assert "--times needs --history" in run("recommend", street.bundle, *given).stderr
 
 
 def test_no_torch_is_needed_to_find_people(street: Street, shared: str) -> None:

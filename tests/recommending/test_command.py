@@ -15,9 +15,9 @@ from lightgc2n.recommending.load_run import load_run as load
 from lightgc2n.recommending.recommender import Recommendations, Recommender
 from lightgc2n.recommending.write_recommendations import write_recommendations
 from lightgc2n.synthetic.households import HouseholdConfig, generate
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
-from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import Done, run
 
 Row = tuple[str, str, float, int]
@@ -85,16 +85,16 @@ def test_a_history(trained: Path, recommender: Recommender) -> None:
     account, items = recommender.dataset.accounts[3], recommender.dataset.items[5:9]
     alone = recommend(trained, "--history", ",".join([*items, "x"]), "-k", 3, "--json")
     assert json.loads(alone.stdout)[0]["items"] == [one._asdict() for one in recommender.recommend(history=items, k=3)]
-    assert "someone new: left out of the history, because not in data: 'x'" in alone.stderr
+    assert "new account: left out of the history, because not in data: 'x'" in alone.stderr
     both = recommend(trained, "--account", account, "--history", ",".join(items), "-k", 3, "--json")
     assert json.loads(both.stdout)[0]["items"] == [one._asdict() for one in recommender.recommend(account, items, k=3)]
     quoted = recommend(trained, "--history", f'"x, y",{items[0]}', "-k", 3)
     assert "left out of the history, because not in data: 'x, y'" in quoted.stderr
     broken = recommend(trained, "--history", "a\nb", "-k", 3)
-    assert (broken.returncode, "expected ids with commas between them" in broken.stderr) == (2, True)
+    assert (broken.returncode, "expected ids separated by commas" in broken.stderr) == (2, True)
     unknown = recommend(trained, "--history", "Alien, part 84", "-k", 3)
     assert (unknown.returncode, unknown.stdout) == (2, "")
-    assert "--history: no item 'Alien', ' part 84' is known here." in unknown.stderr
+    assert "--history: no item 'Alien', ' part 84' is in the catalogue." in unknown.stderr
     nothing = recommend(trained, "--history", "", "-k", 3)
     assert "no history: the most popular items" in nothing.stderr
 
@@ -117,8 +117,8 @@ def test_the_screen_shows_the_newest_events_of_each_account(trained: Path, recom
     lengths = {account: len(recommender.ownership(account)) for account in recommender.dataset.accounts}
     longest, shortest = max(lengths, key=lengths.__getitem__), min(lengths, key=lengths.__getitem__)
     table = recommend(trained, "--account", longest, "--account", shortest, "-k", 1, "--people").stdout
-    assert f"{longest}: whose are the newest 20 of {lengths[longest]} events?" in table
-    assert f"{shortest}: whose are {lengths[shortest]} events?" in table
+    assert f"{longest}: latent users of the newest 20 of {lengths[longest]} events" in table
+    assert f"{shortest}: latent users of {lengths[shortest]} events" in table
     rows = [line.split("│") for line in table.splitlines() if "%" in line]
     wanted = [
         (item, *(f"{100 * share:.0f} %" for share in shares))
@@ -137,7 +137,9 @@ def test_the_people_of_a_history(trained: Path, recommender: Recommender) -> Non
     done = recommend(trained, "--history", ",".join(items), "--people", "--json")
     events = json.loads(done.stdout)[0]["latent_users"]["events"]
     assert [tuple(event["shares"]) for event in events] == [one.shares for one in recommender.ownership(history=items)]
-    assert "someone new: whose are 3 events?" in recommend(trained, "--history", ",".join(items), "--people").stdout
+    assert (
+        "new account: latent users of 3 events" in recommend(trained, "--history", ",".join(items), "--people").stdout
+    )
 
 
 def test_lists_of_items_in_files(trained: Path, recommender: Recommender, tmp_path: Path) -> None:
@@ -154,16 +156,16 @@ def test_lists_of_items_in_files(trained: Path, recommender: Recommender, tmp_pa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "nobody to recommend for. Give --account ID, --all or --history"),
+        ([], "no account and no history. Give --account ID, --all or --history"),
         (["--account", "x"], "unknown account 'x'"),
         (["--account", "A", "--account", "x", "--out", "recs.csv"], "unknown account 'x'"),
         (["--account", "A", "-k", "0", "--out", "recs.csv"], "k (-k) must be at least 1, found 0"),
-        (["--account", "A", "--all"], "leave --account and --history out"),
+        (["--account", "A", "--all"], "omit --account and --history"),
         (["--all"], "--all makes long lists: give --out FILE"),
-        (["--account", "A", "--account", "A", "--history", "x"], "--history belongs to one account"),
+        (["--account", "A", "--account", "A", "--history", "x"], "--history replaces the history of one account"),
         (["--all", "--out", "recs.txt"], "recs.txt: expected a name that ends in .csv, .jsonl, .parquet"),
         (["--all", "--out", "."], "expected a name that ends in"),
-        (["--all", "--people", "--out", "recs.csv"], "--people is shown on the screen or with --json"),
+        (["--all", "--people", "--out", "recs.csv"], "--people is printed on the screen or with --json"),
         (["--account", "A", "--allow", "LIST", "--out", "recs.csv"], "list.txt:2: item 'nothing' is not in data"),
         (["--account", "A", "--deny", "EMPTY"], "holds no item id"),
         (["--account", "A", "--deny", "BYTES"], "not a text file in UTF-8"),

@@ -90,7 +90,7 @@ def test_two_at_once_both_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """The second starts when the first has read the bundle and not yet written it."""
     bundle = Path(shutil.copytree(bundle_of("sasrec"), tmp_path / "bundle"))
     write, threads, waiting = forget_bundle._write_server, [], threading.Event()
-    monkeypatch.setattr(writer_lock, "tell", lambda _: waiting.set())
+    monkeypatch.setattr(writer_lock, "notify", lambda _: waiting.set())
 
     def write_late(*arguments: Any) -> None:
         if not threads:

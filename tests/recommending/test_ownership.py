@@ -13,9 +13,9 @@ from lightgc2n.recommending.load_run import load_run as load
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.recommending.results import Ownership
 from lightgc2n.synthetic.households import HouseholdConfig, generate
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
-from lightgc2n.training.steps import TrainingConfig
 from tests.recommending.test_recommender import log_of
 
 FEW = TrainingConfig(epochs=2, batch_size=32)

@@ -17,9 +17,9 @@ from lightgc2n.recommending.load_run import load_run as load
 from lightgc2n.recommending.load_run import run_recommender
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.synthetic.households import HouseholdConfig, generate
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
-from lightgc2n.training.steps import TrainingConfig
 from tests.worlds import dataset_of
 
 

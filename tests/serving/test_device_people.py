@@ -11,8 +11,8 @@ from safetensors.numpy import load_file, save_file
 
 from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.splits import SplitConfig, split_dataset
-from lightgc2n.export.onnx_tables import as_bytes
-from lightgc2n.export.people_tables import write_people
+from lightgc2n.export.account_tables import write_people
+from lightgc2n.export.onnx_builder import as_bytes
 from lightgc2n.people import assigning, count_people, count_training, pair_evidence, session_features
 from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE, CountHead
 from lightgc2n.people.finder import People, PeopleFinder

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from lightgc2n.serving import logs
-from lightgc2n.serving.log_writer import LineWriter
-from lightgc2n.serving.logs import LIBRARIES, RepeatFilter, flush_logs, log, log_problem, set_up_logs
+from lightgc2n.serving.logs import LIBRARIES, LineWriter, RepeatFilter, flush_logs, log, log_problem, set_up_logs
 from tests.export.town import bundle_of
 from tests.serving.running import running, wait_for
 

@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 
 import torch
 
-from lightgc2n.training.epoch_log import read_rows
+from lightgc2n.training.checkpoints import read_rows
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
-from lightgc2n.training.steps import TrainingConfig
 
 EPOCHS = 12
 TRAINING = TrainingConfig(epochs=EPOCHS, batch_size=32, patience=EPOCHS)

@@ -10,9 +10,8 @@ from torch.testing import assert_close
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.models.contract import Model
 from lightgc2n.training.cuda_graph import CapturedStep
-from lightgc2n.training.loop import train
+from lightgc2n.training.loop import Steps, TrainingConfig, train
 from lightgc2n.training.run import new_model, validation
-from lightgc2n.training.steps import Steps, TrainingConfig
 from tests.worlds import WORLDS
 
 pytestmark = [

@@ -9,7 +9,7 @@ from types import ModuleType, TracebackType
 import pytest
 
 from lightgc2n.errors import DataError
-from lightgc2n.training.epoch_log import BOARD, METRICS, epoch_log, read_rows
+from lightgc2n.training.checkpoints import BOARD, METRICS, epoch_log, read_rows
 
 ROWS = [{"epoch": epoch, "next_item": 5.0 - epoch, "validation": 0.1 * epoch} for epoch in range(4)]
 

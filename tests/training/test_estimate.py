@@ -13,10 +13,9 @@ from lightgc2n.models.contract import Model
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training import estimate as estimating
 from lightgc2n.training.estimate import Estimate, estimate
-from lightgc2n.training.loop import BEST, LAST
+from lightgc2n.training.loop import BEST, LAST, TrainingConfig
 from lightgc2n.training.run import new_model, train_run, validation
 from lightgc2n.training.runs import RunPlan
-from lightgc2n.training.steps import TrainingConfig
 from tests.worlds import WORLDS
 
 SPLIT = split_dataset(WORLDS["tastes"], SplitConfig())

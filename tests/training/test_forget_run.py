@@ -15,7 +15,7 @@ from lightgc2n.data.forget_dataset import forget_in_dataset
 from lightgc2n.errors import DataError
 from lightgc2n.export import write_bundle
 from lightgc2n.export.write_bundle import ExportOptions, export_run
-from lightgc2n.files.writer_lock import workshop_of
+from lightgc2n.files.writer_lock import staging_folder
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
 from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.load_run import load_run as load
@@ -129,7 +129,7 @@ folder_kinds.FolderKind.remove = lambda *_: os._exit(9)
 forget_in_run(Path(sys.argv[1]), sys.argv[3:], Path(sys.argv[2]))
 """
     assert subprocess.run([sys.executable, "-c", code, folder, town, *GONE], check=False, timeout=120).returncode == 9
-    assert workshop_of(folder).is_dir()
+    assert staging_folder(folder).is_dir()
     assert plan_of(folder).model == "sasrec"
-    assert not workshop_of(folder).exists()
+    assert not staging_folder(folder).exists()
     assert not set(GONE) & set(read_ids(folder / "accounts.txt"))

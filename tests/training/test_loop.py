@@ -13,11 +13,9 @@ from lightgc2n import zoo
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import DataError, ScoreError
 from lightgc2n.models.contract import Model
-from lightgc2n.training.checkpoints import load_checkpoint
-from lightgc2n.training.epoch_log import METRICS
-from lightgc2n.training.loop import BEST, LAST, train
+from lightgc2n.training.checkpoints import METRICS, load_checkpoint
+from lightgc2n.training.loop import BEST, LAST, TrainingConfig, train
 from lightgc2n.training.run import new_model, validation
-from lightgc2n.training.steps import TrainingConfig
 from tests.worlds import WORLDS
 
 SPLIT = split_dataset(WORLDS["tastes"], SplitConfig())

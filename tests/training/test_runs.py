@@ -14,9 +14,9 @@ from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training import checkpoints
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import evaluate_run, train_run
 from lightgc2n.training.runs import RUN, RunPlan, load_run, plan_of, read_run
-from lightgc2n.training.steps import TrainingConfig
 from tests.cli.test_commands import run
 
 FEW = TrainingConfig(epochs=2, batch_size=32)
@@ -130,7 +130,7 @@ def test_a_folder_of_somebody_else_is_refused(data: Path, tmp_path: Path) -> Non
     (repository / ".env").write_text("x\n")
     done = run("train", data, "--model", "lightgc2n-plus", "--epochs", "1", "--out", repository)
     assert done.returncode == 2
-    assert "holds .env and no run of ours (no run.json). Choose another --out." in done.stderr
+    assert "holds .env and is not a run (no run.json). Choose another --out." in done.stderr
     files = {path.relative_to(repository).as_posix() for path in repository.rglob("*") if path.is_file()}
     assert files == {".env", ".git/HEAD"}
 
@@ -167,7 +167,7 @@ def test_what_failed_in_its_first_epoch_is_not_in_the_way(data: Path, tmp_path: 
     assert (tmp_path / "run" / "accounts.txt").read_text().splitlines() == load_dataset(data).accounts
     again = run("train", data, *words, "--set", "training.learning_rate=0.25")
     assert again.returncode == 2
-    assert "training.learning_rate is 0.005 there, 0.25 is asked for" in again.stderr
+    assert "training.learning_rate is 0.005 there, expected 0.25" in again.stderr
 
 
 def test_logs_that_are_too_short_leave_nothing(tmp_path: Path) -> None:
@@ -197,8 +197,8 @@ def test_a_run_that_is_given_more_epochs_is_one_that_had_them_from_the_start(dat
     grown, whole = (load_run(tmp_path / name)[1].state_dict() for name in ("run", "whole"))
     assert all(torch.equal(grown[name], whole[name]) for name in whole)
     assert plan_of(tmp_path / "run").training.epochs == 4
-    with pytest.raises(OutputError, match=r"training\.epochs is 4 there, 3 is asked for"):
+    with pytest.raises(OutputError, match=r"training\.epochs is 4 there, expected 3"):
         train_run(plan(3), tmp_path / "run")
     (tmp_path / "run" / "results.json").write_text("{}")  # its test would no longer be its own
-    with pytest.raises(OutputError, match=r"training\.epochs is 4 there, 5 is asked for"):
+    with pytest.raises(OutputError, match=r"training\.epochs is 4 there, expected 5"):
         train_run(plan(5), tmp_path / "run")

@@ -140,7 +140,7 @@ class LightGC2NPlus(Model):
         return self.same_person.has_latent_users
 
     def encode(self) -> Float[Tensor, "M D"]:
-        """The item vectors, which are both read and scored with."""
+        """The item vectors, which are both the input and the output embedding."""
         return self.items
 
     def losses(self, encoded: Float[Tensor, "M D"], batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
@@ -162,19 +162,19 @@ class LightGC2NPlus(Model):
     def _blocks(self, queries: TrainingQueries) -> list[slice]:
         device = device_of(queries.log)
         if device.is_gpu and self.cuda_graph_safe:
-            return [slice(0, len(queries.log))]  # a captured step cannot ask where a block ends
+            return [slice(0, len(queries.log))]  # a captured step has fixed shapes, so it is not divided
         return queries.blocks(device.history_cells)
 
-    def _loss(self, encoded: Float[Tensor, "M D"], whole: TrainingBatch, asked: TrainingQueries) -> Float[Tensor, ""]:
-        logs = self.read(encoded, asked.log, asked.kept)
-        queries = LogQueries.at(logs, asked.row, asked.place)
-        transitions = self.transition_bonus(queries, self.followers.own_at(whole, asked.whole_at))
+    def _loss(self, encoded: Float[Tensor, "M D"], whole: TrainingBatch, block: TrainingQueries) -> Float[Tensor, ""]:
+        logs = self.read(encoded, block.log, block.kept)
+        queries = LogQueries.at(logs, block.row, block.place)
+        transitions = self.transition_bonus(queries, self.followers.own_at(whole, block.whole_at))
         repeats = self.repeat_bonus(queries)
-        trends = self.trends(asked.moment, self.bias, len(asked.at))
+        trends = self.trends(block.moment, self.bias, len(block.at))
         bonuses = zip(transitions, trends, (repeats.items, repeats.added), strict=True)
         columns, values = (torch.cat(part, dim=1) for part in bonuses)
-        states = rows_of(logs.states.flatten(0, 1), asked.at)
-        return linear_cross_entropy(states, encoded, asked.target, asked.share, self.bias, (columns, values))
+        states = rows_of(logs.states.flatten(0, 1), block.at)
+        return linear_cross_entropy(states, encoded, block.target, block.share, self.bias, (columns, values))
 
     @torch.no_grad()
     def scores(self, encoded: Float[Tensor, "M D"], batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
@@ -212,12 +212,12 @@ class LightGC2NPlus(Model):
         self, encoded: Float[Tensor, "M D"], log: Int[Tensor, "B T"], place: Int[Tensor, "B"]
     ) -> tuple[Float[Tensor, "B D"], LogQueries]:
         """The state after one event of each log, and the query there; few logs are read at once, to bound memory."""
-        at_once, found = max(1, device_of(log).history_cells // max(1, log.shape[1] ** 2)), []
+        at_once, parts = max(1, device_of(log).history_cells // max(1, log.shape[1] ** 2)), []
         for first in range(0, max(1, len(log)), at_once):
             logs, where = self.read(encoded, log[first : first + at_once]), place[first : first + at_once]
             row = torch.arange(len(where), device=log.device)
-            found.append((logs.states[row, where], logs.likeness[row, where]))
-        states, likeness = (torch.cat(part) for part in zip(*found, strict=True))
+            parts.append((logs.states[row, where], logs.likeness[row, where]))
+        states, likeness = (torch.cat(part) for part in zip(*parts, strict=True))
         return states, LogQueries(log, torch.arange(len(log), device=log.device), place, likeness)
 
     def transition_bonus(self, queries: LogQueries, own: OwnTransitions | None = None) -> Bonus:
@@ -264,16 +264,16 @@ class LightGC2NPlus(Model):
         self.blend.fit(one for origin in origins() for one in self._learned_at(origin))
 
     def _learned_at(self, origin: Origin) -> Iterator[LearnedScores]:
-        """The learned scores of queries, by the counts that were known when they were asked."""
+        """The learned scores of queries, with the counts known at the time of the query."""
         model = self
         if origin.known is not None:
             model = copy.deepcopy(self)
             model.refresh(origin.known)
-        for asked in origin.queries():
+        for labelled in origin.queries():
             everything = Domain("all", 0, len(self.bias))
-            scores = model.learned_scores(model.items, asked.batch, everything)
-            domain = asked.among or everything
-            yield LearnedScores(scores, model.shares(asked.batch), asked.target, domain, model.rankable)
+            scores = model.learned_scores(model.items, labelled.batch, everything)
+            domain = labelled.among or everything
+            yield LearnedScores(scores, model.shares(labelled.batch), labelled.target, domain, model.rankable)
 
     def fitted(self) -> dict[str, float]:
         return self.trends.fitted() | self.memory.fitted() | self.blend.fitted()
@@ -289,19 +289,19 @@ class LightGC2NPlus(Model):
         self.memory.calibrate(self._rank_inputs(validation))
 
     def _scored_without_trends(self, validation: Callable[[], Iterator[LabelledBatch]]) -> Iterator[ScoredQueries]:
-        for asked in validation():
-            scores, _, repeats = self._score_parts(self.items, asked.batch)
+        for labelled in validation():
+            scores, _, repeats = self._score_parts(self.items, labelled.batch)
             scores.scatter_add_(1, repeats.items, repeats.added)
-            domain = asked.among or Domain("all", 0, scores.shape[1])
-            yield ScoredQueries(scores, asked.target, domain, asked.batch.moment)
+            domain = labelled.among or Domain("all", 0, scores.shape[1])
+            yield ScoredQueries(scores, labelled.target, domain, labelled.batch.moment)
 
     def _rank_inputs(self, validation: Callable[[], Iterator[LabelledBatch]]) -> Iterator[RankInputs]:
-        for asked in validation():
-            scores, trends, repeats = self._score_parts(self.items, asked.batch)
+        for labelled in validation():
+            scores, trends, repeats = self._score_parts(self.items, labelled.batch)
             scores.scatter_add_(1, *trends)
-            domain = asked.among or Domain("all", 0, scores.shape[1])
+            domain = labelled.among or Domain("all", 0, scores.shape[1])
             repeats, within = repeats.within(domain), scores[:, domain.start : domain.stop]
-            target = asked.target - domain.start
+            target = labelled.target - domain.start
             yield RankInputs.of(within, repeats.items, repeats.bonus, repeats.counts, target, SELECTION_CUTOFF)
 
     def _score_parts(

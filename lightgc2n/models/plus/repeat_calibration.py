@@ -53,7 +53,7 @@ def best_others(
 
 @dataclass(frozen=True)
 class RankInputs:
-    """All that the rank of a target depends on, whatever the bonus of earlier items: small enough to keep."""
+    """Everything that the rank of a target depends on, for any bonus of earlier items; small enough to store."""
 
     own: Float[Tensor, "B 1"]  # the target's score without a bonus
     before: Float[Tensor, "B T"]  # the scores of the earlier items; minus infinity where there is none
@@ -108,7 +108,7 @@ def best_balance(queries: RankInputs) -> Balance:
 
     def best_of(balances: list[Balance]) -> Balance:
         gains = torch.stack([queries.gain(*balance) for balance in balances])
-        return balances[gains.tolist().index(float(gains.max()))]  # the first of equals; one wait for a GPU
+        return balances[gains.tolist().index(float(gains.max()))]  # the first of equals; a single GPU synchronisation
 
     best, previous = NEUTRAL, None
     while best != previous:

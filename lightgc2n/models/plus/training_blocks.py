@@ -66,13 +66,13 @@ class TrainingQueries:
         rows, places = self.log.shape
         if len(self.at) * places <= cells:
             return [slice(0, rows)]
-        most, first, queries, found = max(1, cells // places), 0, 0, []
+        most, first, queries, blocks = max(1, cells // places), 0, 0, []
         for row, count in enumerate(torch.bincount(self.row, minlength=rows).tolist()):
             if queries + count > most and row > first:
-                found.append(slice(first, row))
+                blocks.append(slice(first, row))
                 first, queries = row, 0
             queries += count
-        return [*found, slice(first, rows)]
+        return [*blocks, slice(first, rows)]
 
     def select(self, rows: slice) -> "TrainingQueries":
         """The queries of some rows."""
@@ -106,7 +106,7 @@ def sum_over_blocks(
 
 
 class _WithGradients(torch.autograd.Function):
-    """A number, with its gradients already known."""
+    """A loss whose gradients are already computed."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, gradients: list[Tensor], *sources: Tensor) -> Tensor:

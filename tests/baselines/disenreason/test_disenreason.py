@@ -20,8 +20,8 @@ from lightgc2n.data.batches import Batch, make_batch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.metrics.ranks import ranks_in_domains
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import train_in_memory
-from lightgc2n.training.steps import TrainingConfig
 from tests.worlds import dataset_of, two_domains_world
 
 

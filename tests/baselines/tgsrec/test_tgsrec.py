@@ -19,8 +19,8 @@ from lightgc2n.data.splits import Split, SplitConfig, split_dataset
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.windows import draw_places
 from lightgc2n.metrics.ranks import ranks_in_domains
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import train_in_memory
-from lightgc2n.training.steps import TrainingConfig
 from tests.baselines.tgsrec.test_temporal_attention import by_loops
 from tests.restoring import saved_and_restored
 from tests.worlds import dataset_of, two_domains_world

@@ -191,8 +191,8 @@ def test_a_step_trains_on_as_many_targets_as_the_setting_says(monkeypatch: pytes
     train = training_of(LOGS, items=ITEMS)
     counted: list[int] = []
 
-    def count(model: LightGC2NPlus, encoded: Tensor, whole: TrainingBatch, asked: TrainingQueries) -> Tensor:
-        counted.append(len(asked.at))
+    def count(model: LightGC2NPlus, encoded: Tensor, whole: TrainingBatch, block: TrainingQueries) -> Tensor:
+        counted.append(len(block.at))
         return encoded.sum()
 
     monkeypatch.setattr(LightGC2NPlus, "_loss", count)

@@ -10,9 +10,9 @@ from lightgc2n.export.write_bundle import ExportOptions, export_run
 from lightgc2n.paper.report_files import write_report
 from lightgc2n.synthetic.household_titles import write_titles
 from lightgc2n.synthetic.households import HouseholdConfig, generate
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
-from lightgc2n.training.steps import TrainingConfig
 from tests.paper.example import document
 from tests.serving.page.seeing import CHROMIUM, KEY, Api, long_sitting
 from tests.serving.running import running

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from lightgc2n.serving.errors import RefusedError
-from lightgc2n.serving.fair_pool import AbandonedError, Check, FairPool
-from lightgc2n.serving.request_memory import UNCOUNTED_BYTES, RequestMemory
+from lightgc2n.serving.fair_use import UNCOUNTED_BYTES, AbandonedError, Check, FairPool, RequestMemory
 
 
 async def run_job(pool: FairPool, client: str, work: Callable[[Check], str]) -> str:
