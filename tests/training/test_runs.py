@@ -1,6 +1,7 @@
 """The folder of a run, and the commands around it."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from lightgc2n.data.importing import ImportOptions, import_log
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.synthetic.households import HouseholdConfig, generate
-from lightgc2n.training import checkpoints
+from lightgc2n.training import checkpoints, runs
 from lightgc2n.training.run import evaluate_run, train_run
 from lightgc2n.training.runs import RUN, RunPlan, load_run, plan_of, read_run
 from lightgc2n.training.steps import TrainingConfig
@@ -120,6 +121,25 @@ def test_unfinished_files_of_killed_processes_are_removed(data: Path, tmp_path: 
     (folder / ".lightgc2n-tmp-0badcafe-best.safetensors").write_text("half")
     train_run(RunPlan(data, "lightgc2n-wo-dr", training=FEW), folder)
     assert not list(folder.glob(".*"))
+
+
+def test_a_process_that_was_forked_meanwhile_does_not_keep_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the handle of the lock as well, as a duplicate has; it may live much longer than the training."""
+    duplicates, locked = [], runs._locked
+
+    def forked(folder: Path, wait: bool) -> int:
+        duplicates.append(os.dup(handle := locked(folder, wait)))
+        return handle
+
+    monkeypatch.setattr(runs, "_locked", forked)
+    for _ in range(2):  # the second was refused: "is being trained by another process"
+        with runs.sole_trainer(tmp_path):
+            pass
+    assert len(duplicates) == 2
+    for handle in duplicates:
+        os.close(handle)
 
 
 def test_a_folder_of_somebody_else_is_refused(data: Path, tmp_path: Path) -> None:
