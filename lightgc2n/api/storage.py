@@ -7,8 +7,9 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
+from lightgc2n.errors import OUT, OutputError
 from lightgc2n.files.atomic_writes import new_folder
-from lightgc2n.files.folder_kinds import FolderKind
+from lightgc2n.files.folder_kinds import FolderKind, is_temporary
 
 
 class OwnedFolder:
@@ -33,6 +34,13 @@ def _remove(path: Path, kind: FolderKind, owner: int) -> None:
 
 
 def copy_folder(source: Path, out: Path, kind: FolderKind, force: bool) -> None:
-    """Copy the files of a kind; the copy appears whole or not at all."""
+    """Copy the files of a kind, and no others; the copy appears whole or not at all."""
+    if Path(os.path.realpath(source)) in Path(os.path.realpath(out)).parents:
+        raise OutputError(f"{out} is inside {source}, which would be copied into itself. Choose another {OUT}.")
+
+    def others(place: str, names: list[str]) -> list[str]:
+        paths = {name: Path(place, name).relative_to(source).as_posix() for name in names}
+        return [name for name, path in paths.items() if is_temporary(name) or not kind.may_hold(path)]
+
     with new_folder(out, force, kind=kind) as folder:
-        shutil.copytree(source, folder, dirs_exist_ok=True)
+        shutil.copytree(source, folder, dirs_exist_ok=True, ignore=others)

@@ -161,6 +161,25 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
     assert made.save(tmp_path / "saved", force=True).checksum == data().checksum
 
 
+def test_it_is_not_saved_into_itself(tmp_path: Path) -> None:
+    """The copy used to hold a copy of itself, and so on, until the names were too long or the disk was full."""
+    saved = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False).save(tmp_path / "saved")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(lg.OutputError, match=r"copy is inside .*saved, .* Choose another out="):
+        saved.save(tmp_path / "saved" / "copy")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_only_files_of_the_dataset_are_saved(tmp_path: Path) -> None:
+    saved = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False).save(tmp_path / "saved")
+    own = {path.name for path in saved.folder.iterdir()}
+    (saved.folder / "video.mp4").write_text("mine")
+    (saved.folder / "drafts").mkdir()
+    (saved.folder / ".lightgc2n-tmp-0badcafe-events.npy").write_text("half")
+    assert {path.name for path in saved.save(tmp_path / "copy").folder.iterdir()} == own
+    assert (tmp_path / "saved" / "video.mp4").read_text() == "mine"
+
+
 def test_a_path_is_read_like_the_command_does(tmp_path: Path, imported: str) -> None:
     pandas_frame().to_csv(tmp_path / "log.csv", index=False)
     assert lg.Dataset.from_path(tmp_path / "log.csv", progress=False).checksum == imported
