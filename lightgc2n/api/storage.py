@@ -6,6 +6,7 @@ import tempfile
 import weakref
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from lightgc2n.errors import OUT, OutputError
 from lightgc2n.files.atomic_writes import new_folder
@@ -22,12 +23,17 @@ class OwnedFolder:
     def __init__(self, kind: FolderKind, name: str) -> None:
         root = Path(tempfile.mkdtemp(prefix="lightgc2n-"))
         self.path = root / name
-        self._removal = weakref.finalize(self, _remove, self.path, kind, os.getpid())
+        self._removal = weakref.finalize(self, _remove, self.path, os.path.realpath(self.path), kind, os.getpid())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "OwnedFolder":
+        return self  # the folder is removed with the last object that uses it
 
 
-def _remove(path: Path, kind: FolderKind, owner: int) -> None:
+def _remove(path: Path, made_at: str, kind: FolderKind, owner: int) -> None:
     if os.getpid() != owner:
         return  # a forked process must not remove the folder of its parent
+    if os.path.realpath(path) != made_at:
+        return  # somebody moved the folder to keep it, and put a link in its place
     kind.remove(path)
     with suppress(OSError):
         path.parent.rmdir()  # a file that somebody put there keeps it

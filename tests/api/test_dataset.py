@@ -1,7 +1,9 @@
 """Datasets from frames and paths: the same data whatever it comes from, and errors that name row and column."""
 
+import copy
 import gc
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -196,6 +198,32 @@ def test_it_removes_its_folder_and_nothing_else() -> None:
     assert other.read_text() == "mine"
     other.unlink()
     os.rmdir(other.parent)
+
+
+@pytest.mark.parametrize("level", ["folder", "parent"])
+def test_a_folder_that_was_moved_and_linked_stays(level: str, tmp_path: Path) -> None:
+    made = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False)
+    place = made.folder if level == "folder" else made.folder.parent
+    shutil.move(place, tmp_path / "kept")
+    place.symlink_to(tmp_path / "kept")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    del made
+    gc.collect()
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before != {}
+    place.unlink()
+    if level == "folder":
+        os.rmdir(place.parent)
+
+
+def test_a_copy_keeps_the_folder() -> None:
+    made = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False)
+    folder, copied = made.folder, copy.deepcopy(made)
+    del made
+    gc.collect()
+    assert lg.Dataset.load(copied.folder).checksum == data().checksum
+    del copied
+    gc.collect()
+    assert not folder.exists()
 
 
 def test_it_says_what_it_is() -> None:
