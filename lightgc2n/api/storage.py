@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,14 @@ def _remove(path: Path, made_at: str, kind: FolderKind, owner: int) -> None:
         path.parent.rmdir()  # a file that somebody put there keeps it
 
 
-def copy_folder(source: Path, out: Path, kind: FolderKind, force: bool) -> None:
-    """Copy the files of a kind, and no others; the copy appears whole or not at all."""
+def copy_folder(
+    source: Path, out: Path, kind: FolderKind, force: bool, check: Callable[[Path], None] = lambda folder: None
+) -> None:
+    """Copy the files of a kind, and no others; the copy appears whole or not at all.
+
+    Args:
+        check: raises an error when the complete copy may not appear; no other process writes `out` then.
+    """
     if Path(os.path.realpath(source)) in Path(os.path.realpath(out)).parents:
         raise OutputError(f"{out} is inside {source}, which would be copied into itself. Choose another {OUT}.")
 
@@ -50,3 +57,4 @@ def copy_folder(source: Path, out: Path, kind: FolderKind, force: bool) -> None:
 
     with new_folder(out, force, kind=kind) as folder:
         shutil.copytree(source, folder, dirs_exist_ok=True, ignore=others)
+        check(folder)

@@ -17,6 +17,8 @@ import polars as pl
 import pytest
 
 import lightgc2n as lg
+from lightgc2n.api import storage
+from lightgc2n.data.forget_dataset import forget_in_dataset
 from tests.api.world import ACCOUNTS, COLUMNS, EVENTS, arrow_frame, data, pandas_frame, polars_frame
 
 
@@ -170,6 +172,37 @@ def test_it_is_not_saved_into_itself(tmp_path: Path) -> None:
     with pytest.raises(lg.OutputError, match=r"copy is inside .*saved, .* Choose another out="):
         saved.save(tmp_path / "saved" / "copy")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dataset_that_changes_while_it_is_saved_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if `forget` had replaced the folder in the midst of the copy."""
+    made, copytree = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False), shutil.copytree
+
+    def mixed(source: Path, new: Path, **options: Any) -> None:
+        copytree(source, new, **options)
+        (new / "items.txt").write_text("of other data\n")
+
+    monkeypatch.setattr("lightgc2n.api.storage.shutil.copytree", mixed)
+    with pytest.raises(lg.OutputError, match=r"was changed while it was saved\. Try again"):
+        made.save(tmp_path / "saved")
+    assert list(tmp_path.iterdir()) == []
+    assert made.is_temporary
+
+
+def test_accounts_forgotten_at_the_last_moment_stay_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`forget` may end after save was called and before save is the only writer."""
+    saved = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False).save(tmp_path / "saved")
+    new_folder = storage.new_folder
+
+    def forget_first(out: Path, *more: Any, **options: Any) -> Any:
+        forget_in_dataset(out, ["user1"])
+        return new_folder(out, *more, **options)
+
+    other = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False)
+    monkeypatch.setattr(storage, "new_folder", forget_first)
+    with pytest.raises(lg.OutputError, match="remembers forgotten accounts"):
+        other.save(saved.folder, force=True)
+    assert "user1" not in lg.Dataset.load(saved.folder).accounts
 
 
 def test_only_files_of_the_dataset_are_saved(tmp_path: Path) -> None:
