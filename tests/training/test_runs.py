@@ -180,6 +180,18 @@ def test_a_run_that_was_tested_keeps_its_weights(data: Path, tmp_path: Path) -> 
     assert load_run(folder)[1].is_finished
 
 
+def test_without_a_blend_the_selected_trends_stay(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training ends with those that validation selected; only a blend weighs all of them."""
+    plan = RunPlan(data, "lightgc2n-plus-wo-blend", settings={"width": 8}, training=FEW)
+    train_run(plan, tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr("lightgc2n.training.run.finish", lambda *_: False)
+        train_run(plan, tmp_path / "unfinished")
+    finished, selected = (load_run(tmp_path / name)[1] for name in ("run", "unfinished"))
+    assert finished.is_finished
+    assert finished.fitted() == selected.fitted()
+
+
 def _stop(*_: object) -> None:
     raise KeyboardInterrupt
 
