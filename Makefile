@@ -21,7 +21,12 @@ setup: $(VENV)/.setup
 
 $(VENV)/.setup: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
-	test -x $(BIN)/python || { $(PYTHON) -m venv $(VENV) && touch $(VENV)/.made-by-make; }
+	@if [ ! -x $(BIN)/python ]; then \
+	  if [ ! -e $(VENV)/.made-by-make ] && [ -n "$$(ls -A $(VENV) 2>/dev/null)" ]; then \
+	    echo "$(VENV) holds files that make did not make, and no working bin/python. Move it elsewhere, then try again." >&2; exit 2; \
+	  fi; \
+	  mkdir -p $(VENV) && touch $(VENV)/.made-by-make && $(PYTHON) -m venv $(VENV); \
+	fi
 	$(PIP) --editable '.[train,report,export,serve]'
 	touch $@
 

@@ -9,6 +9,8 @@ sys.path.insert(0, str(ROOT))
 from lightgc2n.files.folder_kinds import CLAIM, FolderKind  # noqa: E402
 
 MARKER = "made-by-make-demo"
+ARRAYS = ("offsets", "sequence_accounts", "events", "times", "targets", "parts")
+TABLES = ("histories", "vectors", "people")
 RUN = ("run.json", "accounts.txt", "items.txt", "metrics.jsonl", "last.safetensors", "best.safetensors")
 DEMO = FolderKind(
     "demo",
@@ -17,7 +19,8 @@ DEMO = FolderKind(
         "households.csv",
         "titles.tsv",
         "service.log",
-        *(f"households/{name}" for name in ("manifest.json", "accounts.txt", "items.txt", "*.npy", "forgotten.json")),
+        *(f"households/{name}" for name in ("manifest.json", "accounts.txt", "items.txt", "forgotten.json")),
+        *(f"households/{name}.npy" for name in ARRAYS),
         *(f"households/labels/{name}" for name in ("members.npy", "members.txt")),
         *(f"compare{end}/results.{kind}" for end in ("", ".partial") for kind in ("json", "csv", "md")),
         *(f"compare{end}/{name}" for end in ("", ".partial") for name in (CLAIM, "ranks/*.npy", "finished/*.json")),
@@ -26,7 +29,8 @@ DEMO = FolderKind(
         *(f"compare{end}/runs/*/people/finder.{kind}" for end in ("", ".partial") for kind in ("json", "safetensors")),
         *(f"bundle/{name}" for name in ("config.json", "README.md", "model.onnx", "weights.safetensors", "SHA256SUMS")),
         *(f"bundle/{name}" for name in ("items.txt", "titles.tsv", "people/finder.json", "people/finder.safetensors")),
-        *(f"bundle/server/{name}" for name in ("server.json", "accounts.txt", "*.safetensors", "SHA256SUMS")),
+        *(f"bundle/server/{name}" for name in ("server.json", "accounts.txt", "SHA256SUMS")),
+        *(f"bundle/server/{name}.safetensors" for name in TABLES),
     ),
 )
 
@@ -34,5 +38,7 @@ if __name__ == "__main__":
     folder = ROOT / "demo"
     if (folder / MARKER).is_file():
         DEMO.remove(folder)
+        if (folder / "experiments").is_dir():
+            (folder / MARKER).touch()  # make experiments resumes there
         if folder.exists():
             print("demo/ holds files that make demo did not make; they stay.")

@@ -1,10 +1,14 @@
 """`make demo` and `make clean` leave alone what a user put into demo/ or .venv."""
 
+import importlib.util
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from lightgc2n.data.dataset import ARRAYS
+from lightgc2n.recommending.bundle_files import BUNDLE
 
 ROOT = Path(__file__).parents[1]
 
@@ -38,10 +42,13 @@ def test_clean_removes_what_make_made_and_nothing_else(checkout: Path) -> None:
     made = [
         "households.csv",
         "households/manifest.json",
+        "households/events.npy",
+        "bundle/server/histories.safetensors",
         "compare/runs/lightgc2n/run.json",
         "bundle/server/accounts.txt",
     ]
     mine = ["notes.txt", "bundle/notes.txt", "compare/runs/lightgc2n/.git/HEAD"]
+    mine += ["households/titles-by-bert.npy", "bundle/server/tuned.safetensors"]
     for name in (*made, *mine):
         (checkout / "demo" / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / "demo" / name).touch()
@@ -52,9 +59,56 @@ def test_clean_removes_what_make_made_and_nothing_else(checkout: Path) -> None:
     assert (checkout / ".venv").is_dir()
 
 
+def test_after_clean_the_experiments_can_be_resumed(checkout: Path) -> None:
+    assert call(checkout, "scripts/demo", "--claim").returncode == 0
+    (checkout / "demo" / "experiments").mkdir()
+    (checkout / "demo" / "experiments" / ".lightgc2n.json").touch()
+    assert call(checkout, "make", "clean").returncode == 0
+    assert (checkout / "demo" / "experiments" / ".lightgc2n.json").exists()
+    assert call(checkout, "scripts/demo", "--claim").returncode == 0  # "demo/ holds files that make demo did not make"
+
+
 def test_clean_removes_an_environment_that_make_made(checkout: Path) -> None:
     (checkout / ".venv").mkdir()
     (checkout / ".venv" / ".made-by-make").touch()
     assert call(checkout, "make", "clean").returncode == 0
     assert not (checkout / ".venv").exists()
     assert not (checkout / "demo").exists()
+
+
+def test_a_folder_of_the_user_does_not_become_an_environment(checkout: Path) -> None:
+    """One whose Python is gone, say: make used to set it up anew, and make clean then removed it with all it held."""
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    (checkout / ".venv" / "bin" / "python").symlink_to("/nowhere/python3")
+    (checkout / ".venv" / "thesis.txt").write_text("years of work")
+    for name in ("pyproject.toml", "constraints.txt"):
+        (checkout / name).touch()
+    done = call(checkout, "make", "setup", "PIP=true")
+    assert (done.returncode, "Move it elsewhere" in done.stderr) == (2, True)
+    assert call(checkout, "make", "clean").returncode == 0
+    assert (checkout / ".venv" / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_make_sets_up_an_environment_and_cleans_it(killed: bool, checkout: Path) -> None:
+    if killed:  # an earlier make, before the environment was complete
+        (checkout / ".venv" / "lib").mkdir(parents=True)
+        (checkout / ".venv" / ".made-by-make").touch()
+    for name in ("pyproject.toml", "constraints.txt"):
+        (checkout / name).touch()
+    assert call(checkout, "make", "setup", "PIP=true").returncode == 0
+    assert (checkout / ".venv" / "bin" / "python").exists()
+    assert call(checkout, "make", "clean").returncode == 0
+    assert not (checkout / ".venv").exists()
+
+
+def test_names_of_the_demo_are_those_of_the_product() -> None:
+    """The script runs without numpy, so it has its own lists."""
+    spec = importlib.util.spec_from_file_location("clean_demo", ROOT / "scripts" / "clean_demo.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.ARRAYS == ARRAYS
+    wanted = {f"bundle/{name}" for name in (BUNDLE.marker, *BUNDLE.files)}
+    assert {name for name in script.DEMO.files if name.startswith("bundle/")} == wanted

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from lightgc2n.api.calls import api_call
 from lightgc2n.api.frames import Columns, Tabular, library_of
 from lightgc2n.api.storage import OwnedFolder, copy_folder
-from lightgc2n.data.dataset import DATASET, FORGOTTEN, MANIFEST, load_dataset
-from lightgc2n.errors import FORCE, OutputError
+from lightgc2n.data.dataset import DATASET, FORGOTTEN, MANIFEST, load_dataset, verify_dataset
+from lightgc2n.errors import FORCE, DataError, OutputError
 
 if TYPE_CHECKING:
     from lightgc2n.data import dataset as stored
@@ -153,11 +153,18 @@ class Dataset(Tabular):
             force: replace an existing dataset.
         """
         out = Path(out)
-        if (out / FORGOTTEN).exists():
-            raise OutputError(
-                f"{out} has a list of forgotten accounts, so {FORCE} does not replace it. Choose another name."
-            )
-        copy_folder(self.folder, out, DATASET, force)
+
+        def check(copied: Path) -> None:
+            if (out / FORGOTTEN).exists():
+                raise OutputError(
+                    f"{out} has a list of forgotten accounts, so {FORCE} does not replace it. Choose another name."
+                )
+            try:
+                verify_dataset(copied)
+            except DataError:
+                raise OutputError(f"{self.folder} was changed while it was saved. Try again.") from None
+
+        copy_folder(self.folder, out, DATASET, force, check)
         self.folder = out
         return self
 

@@ -138,9 +138,10 @@ class Run(Recommending):
         Args:
             force: replace an existing run.
         """
-        from lightgc2n.training.runs import RUN_FOLDER
+        from lightgc2n.training.runs import RUN_FOLDER, sole_trainer
 
-        copy_folder(self.folder, Path(out), RUN_FOLDER, force)
+        with sole_trainer(self.folder):  # its files would be of different epochs
+            copy_folder(self.folder, Path(out), RUN_FOLDER, force)
         self.folder = Path(out)
         return self
 

@@ -1,5 +1,6 @@
 """`lightgc2n generate`: generate a log of households from a seed."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from lightgc2n.cli.inputs import read_tables
 from lightgc2n.cli.options import ConfigFile, Force, Json, Overrides, Seed
 from lightgc2n.cli.printing import print_json
 from lightgc2n.config import read_settings
+from lightgc2n.errors import SettingError
 from lightgc2n.files.atomic_writes import refuse_existing
 from lightgc2n.synthetic.household_titles import write_titles
 from lightgc2n.synthetic.households import HouseholdConfig
@@ -41,6 +43,8 @@ def generate(
     settings = read_settings(HouseholdConfig, values, where=TABLE)
     if titles is not None:
         refuse_existing(titles, force, "--titles")
+        if os.path.realpath(titles) == os.path.realpath(out):
+            raise SettingError(f"--titles {titles}: the same file as --out. Choose another name for one of them.")
     made = make(settings, seed, out, force)
     if titles is not None:
         write_titles(settings, seed, titles, force)

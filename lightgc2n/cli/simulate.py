@@ -10,6 +10,7 @@ from lightgc2n.cli.options import DatasetFolder, Force, Json, Seed
 from lightgc2n.cli.printing import print_json
 from lightgc2n.config import read_settings
 from lightgc2n.data.dataset import load_dataset, verify_dataset
+from lightgc2n.files.atomic_writes import refuse_own_input
 from lightgc2n.synthetic.merged_accounts import SimulateOptions
 from lightgc2n.synthetic.merged_accounts import simulate as simulate_accounts
 
@@ -44,6 +45,7 @@ def simulate(
         "min_events_per_domain": min_events_per_domain,
     }
     options = read_settings(SimulateOptions, chosen, "simulate")
+    refuse_own_input(out, folder)
     verify_dataset(folder)
     manifest = simulate_accounts(load_dataset(folder), options, out, force)
     if as_json:

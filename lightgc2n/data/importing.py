@@ -22,7 +22,7 @@ from lightgc2n.data.formats.table_formats import JsonLines, Separated, TableForm
 from lightgc2n.data.formats.typed_tables import FRAME, FrameReader, ParquetReader, TypedReader
 from lightgc2n.data.tombstones import forgotten_among, keep_tombstones, read_tombstones
 from lightgc2n.errors import DataError, SettingError, option
-from lightgc2n.files.atomic_writes import new_folder, refuse_existing, sha256
+from lightgc2n.files.atomic_writes import new_folder, refuse_existing, refuse_own_input, sha256
 from lightgc2n.progress import Step, say, step
 
 # Once polars is loaded, a blocking read ignores Ctrl-C; a read that waits for a pipe would never end.
@@ -94,6 +94,7 @@ def _import(
 ) -> dict[str, Any]:
     _check_options(options, source.format)
     with new_folder(out, force, kind=DATASET) as folder:
+        refuse_own_input(out, *source.all_files())
         tally = Tally(folder if options.skip_bad else None)
         content = _read(source, options, tally)
         tally.check(", ".join(str(file) for file in source.files.values()))

@@ -15,7 +15,7 @@ from lightgc2n.models.contract import Model
 from lightgc2n.progress import step
 from lightgc2n.training.checkpoints import Progress
 from lightgc2n.training.loop import train
-from lightgc2n.training.run import new_model, ready_for_test, train_in_memory, validation
+from lightgc2n.training.run import finish_run, new_model, ready_for_test, train_in_memory, validation
 from lightgc2n.training.runs import RunPlan, sole_trainer, start_run
 
 
@@ -63,7 +63,10 @@ def ranked(plan: RunPlan, conditions: Conditions, run: Path | None = None) -> tu
 
 
 def _simple(plan: RunPlan, conditions: Conditions) -> tuple[Model, Progress]:
-    return zoo.build(plan.model, conditions.split.train, plan.settings).to(conditions.device), Progress()
+    split, device = conditions.split, conditions.device
+    model = zoo.build(plan.model, split.train, plan.settings).to(device)
+    model.calibrate(lambda: batches_in_domains(split.validation, split.catalogues, device))
+    return model, Progress()
 
 
 def _trained(plan: RunPlan, conditions: Conditions, run: Path | None) -> tuple[Model, Progress]:
@@ -73,7 +76,9 @@ def _trained(plan: RunPlan, conditions: Conditions, run: Path | None) -> tuple[M
     start_run(run, plan, conditions.dataset)
     with sole_trainer(run):
         model = new_model(plan.model, split, plan.settings, plan.training.seed)
-        return model, train(model, split, plan.training, validation(split, device), run, device)
+        progress = train(model, split, plan.training, validation(split, device), run, device)
+        finish_run(run, model, split, progress, device)
+        return model, progress
 
 
 def _training_facts(progress: Progress, plan: RunPlan) -> dict[str, Any]:
@@ -89,7 +94,6 @@ def _training_facts(progress: Progress, plan: RunPlan) -> dict[str, Any]:
 def _ranks(name: str, model: Model, conditions: Conditions) -> Floats:
     split, device = conditions.split, conditions.device
     with step(f"{name} on {split.config.protocol}", total=len(split.test)) as progress:
-        model.calibrate(lambda: batches_in_domains(split.validation, split.catalogues, device))
         return ranks_in_domains(
             name,
             model,

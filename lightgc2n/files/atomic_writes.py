@@ -53,6 +53,15 @@ def refuse_existing(path: Path, force: bool, option: str = OUT) -> None:
         raise OutputError(f"{path} exists already. Choose another {option}, or replace it with {FORCE}.")
 
 
+def refuse_own_input(out: Path, *sources: Path) -> None:
+    """Raise an error when `out` is or holds what the command reads: the input would be replaced by the result."""
+    target = Path(os.path.realpath(out))
+    for source in sources:
+        place = Path(os.path.realpath(source))
+        if target in (place, *place.parents):
+            raise OutputError(f"{out} would replace {source}, which is read. Choose another {OUT}.")
+
+
 @contextmanager
 def new_folder(path: Path, force: bool = False, *, kind: FolderKind, wait: bool = False) -> Iterator[Path]:
     """Yield a temporary folder that is renamed to `path` when the block succeeds, and removed when it fails.

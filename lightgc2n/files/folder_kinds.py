@@ -51,12 +51,16 @@ class FolderKind:
             _matches(parts, pattern.split("/")) for pattern in (self.marker, CLAIM, *self.files)
         )
 
+    def may_hold(self, path: str) -> bool:
+        """Return whether a file or a folder of this name, as a path below the folder, is one of this kind."""
+        return self._is_own_folder(path) or self.owns(path)
+
     def linked(self, folder: Path) -> str | None:
         """Return the first entry with a name of this kind that is a link or no regular file, or None.
 
         Writing such a file would change, and reading it would trust, a file outside the folder.
         """
-        names = ((path, self._is_own_folder(path) or self.owns(path)) for path, kind in _walk(folder) if kind == OTHER)
+        names = ((path, self.may_hold(path)) for path, kind in _walk(folder) if kind == OTHER)
         return next((path for path, own in names if own), None)
 
     def remove(self, folder: Path) -> None:

@@ -11,8 +11,8 @@ from lightgc2n.files.folder_kinds import refuse_foreign
 from lightgc2n.files.writer_lock import recover
 from lightgc2n.training.checkpoints import load_checkpoint, save_checkpoint
 from lightgc2n.training.loop import BEST
-from lightgc2n.training.run import new_model, open_data, validation
-from lightgc2n.training.runs import RUN_FOLDER, plan_of, read_run, sole_trainer, write_run
+from lightgc2n.training.run import finish, new_model, open_data, validation
+from lightgc2n.training.runs import RUN_FOLDER, load_run, plan_of, read_run, sole_trainer, write_run
 from lightgc2n.training.warm_start import warm_start, write_vocabularies
 
 
@@ -51,6 +51,8 @@ def forget_in_run(run: Path, accounts: Collection[str], data: Path | None = None
         progress = load_checkpoint(run / BEST)[2]
         if evaluate is not None:
             progress.best_value = evaluate(model.eval())
+        if load_run(run)[1].is_finished:  # one that training did not finish, or an earlier version made, stays so
+            finish(model, split, "cpu")
         save_checkpoint(new / BEST, model, None, progress)
         description = read_run(run)
         data_facts = description["data"] | {"folder": str(plan.data.resolve()), "checksum": dataset.checksum}

@@ -28,6 +28,7 @@ from lightgc2n.training.checkpoints import Progress, load_checkpoint, save_check
 from lightgc2n.training.estimate import estimate
 from lightgc2n.training.loop import BEST, LAST, TrainingConfig, train
 from lightgc2n.training.runs import (
+    TESTED,
     RunPlan,
     epochs_before,
     load_run,
@@ -101,9 +102,19 @@ def train_run(
             say(str(cost))
         left = seconds - (time.monotonic() - started)
         progress = train(model, split, plan.training, evaluate, folder, device, left, epochs_before(folder), stop_after)
-        if progress.ended_by and finish(model, split, device):
-            save_checkpoint(folder / BEST, model, None, load_checkpoint(folder / BEST)[2])
+        finish_run(folder, model, split, progress, device)
         return progress
+
+
+def finish_run(folder: Path, model: Model, split: Split, progress: Progress, device: str) -> None:
+    """Fit what is left to fit in the model of a run whose training has ended, and store it in the run.
+
+    A run that has been tested stays as it is: an earlier version, which fitted less, made it.
+    """
+    if (folder / TESTED).exists():
+        return
+    if progress.ended_by and finish(model, split, device):
+        save_checkpoint(folder / BEST, model, None, load_checkpoint(folder / BEST)[2])
 
 
 def train_in_memory(

@@ -204,6 +204,7 @@ def sole_trainer(folder: Path, wait: bool = False) -> Iterator[None]:
         remove_leftovers(folder)
         yield
     finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough: a process forked meanwhile has the handle too
         os.close(handle)
 
 

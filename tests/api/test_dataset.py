@@ -1,7 +1,9 @@
 """Datasets from frames and paths: the same data whatever it comes from, and errors that name row and column."""
 
+import copy
 import gc
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +17,8 @@ import polars as pl
 import pytest
 
 import lightgc2n as lg
+from lightgc2n.api import storage
+from lightgc2n.data.forget_dataset import forget_in_dataset
 from tests.api.world import ACCOUNTS, COLUMNS, EVENTS, arrow_frame, data, pandas_frame, polars_frame
 
 
@@ -161,6 +165,56 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
     assert made.save(tmp_path / "saved", force=True).checksum == data().checksum
 
 
+def test_it_is_not_saved_into_itself(tmp_path: Path) -> None:
+    """The copy used to hold a copy of itself, and so on, until the names were too long or the disk was full."""
+    saved = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False).save(tmp_path / "saved")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(lg.OutputError, match=r"copy is inside .*saved, .* Choose another out="):
+        saved.save(tmp_path / "saved" / "copy")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dataset_that_changes_while_it_is_saved_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if `forget` had replaced the folder in the midst of the copy."""
+    made, copytree = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False), shutil.copytree
+
+    def mixed(source: Path, new: Path, **options: Any) -> None:
+        copytree(source, new, **options)
+        (new / "items.txt").write_text("of other data\n")
+
+    monkeypatch.setattr("lightgc2n.api.storage.shutil.copytree", mixed)
+    with pytest.raises(lg.OutputError, match=r"was changed while it was saved\. Try again"):
+        made.save(tmp_path / "saved")
+    assert list(tmp_path.iterdir()) == []
+    assert made.is_temporary
+
+
+def test_accounts_forgotten_at_the_last_moment_stay_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`forget` may end after save was called and before save is the only writer."""
+    saved = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False).save(tmp_path / "saved")
+    new_folder = storage.new_folder
+
+    def forget_first(out: Path, *more: Any, **options: Any) -> Any:
+        forget_in_dataset(out, ["user1"])
+        return new_folder(out, *more, **options)
+
+    other = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False)
+    monkeypatch.setattr(storage, "new_folder", forget_first)
+    with pytest.raises(lg.OutputError, match="has a list of forgotten accounts"):
+        other.save(saved.folder, force=True)
+    assert "user1" not in lg.Dataset.load(saved.folder).accounts
+
+
+def test_only_files_of_the_dataset_are_saved(tmp_path: Path) -> None:
+    saved = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False).save(tmp_path / "saved")
+    own = {path.name for path in saved.folder.iterdir()}
+    (saved.folder / "video.mp4").write_text("mine")
+    (saved.folder / "drafts").mkdir()
+    (saved.folder / ".lightgc2n-tmp-0badcafe-events.npy").write_text("half")
+    assert {path.name for path in saved.save(tmp_path / "copy").folder.iterdir()} == own
+    assert (tmp_path / "saved" / "video.mp4").read_text() == "mine"
+
+
 def test_a_path_is_read_like_the_command_does(tmp_path: Path, imported: str) -> None:
     pandas_frame().to_csv(tmp_path / "log.csv", index=False)
     assert lg.Dataset.from_path(tmp_path / "log.csv", progress=False).checksum == imported
@@ -177,6 +231,32 @@ def test_it_removes_its_folder_and_nothing_else() -> None:
     assert other.read_text() == "mine"
     other.unlink()
     os.rmdir(other.parent)
+
+
+@pytest.mark.parametrize("level", ["folder", "parent"])
+def test_a_folder_that_was_moved_and_linked_stays(level: str, tmp_path: Path) -> None:
+    made = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False)
+    place = made.folder if level == "folder" else made.folder.parent
+    shutil.move(place, tmp_path / "kept")
+    place.symlink_to(tmp_path / "kept")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    del made
+    gc.collect()
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before != {}
+    place.unlink()
+    if level == "folder":
+        os.rmdir(place.parent)
+
+
+def test_a_copy_keeps_the_folder() -> None:
+    made = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False)
+    folder, copied = made.folder, copy.deepcopy(made)
+    del made
+    gc.collect()
+    assert lg.Dataset.load(copied.folder).checksum == data().checksum
+    del copied
+    gc.collect()
+    assert not folder.exists()
 
 
 def test_it_says_what_it_is() -> None:

@@ -16,6 +16,7 @@ import lightgc2n as lg
 from lightgc2n.api import frames
 from lightgc2n.api.calls import progress_html
 from lightgc2n.progress import Step
+from lightgc2n.training.runs import sole_trainer
 from tests.api.world import ACCOUNTS, COLUMNS, data, pandas_frame, polars_frame, run
 
 
@@ -175,6 +176,13 @@ def test_a_run_without_out_goes_with_its_object() -> None:
     del trained
     gc.collect()
     assert not folder.parent.exists()
+
+
+def test_a_run_is_not_saved_while_it_is_trained(tmp_path: Path) -> None:
+    """Its best weights would be of one epoch, and what it says of them of another."""
+    with sole_trainer(run().folder), pytest.raises(lg.OutputError, match="is being trained by another process"):
+        run().save(tmp_path / "copy")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_path_can_be_trained_on(tmp_path: Path) -> None:

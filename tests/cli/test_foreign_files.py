@@ -235,3 +235,33 @@ def test_a_search_leaves_a_tuning_json_of_somebody_else_alone(town: Path, tmp_pa
             run("tune", town, "--model", "lightgc2n-wo-a", "--out", out), "tuning.json: not the description of a search"
         )
         assert content(out) == {"tuning.json": text.encode()}
+
+
+def test_import_does_not_replace_the_log_that_it_reads(tmp_path: Path) -> None:
+    """Rows that were set aside are mended where they lie, and imported from there."""
+    (tmp_path / "log.csv").write_text("account_id,item_id\na,1\na,2\nb,1\nb,\n")
+    assert run("import", tmp_path / "log.csv", "--out", tmp_path / "shop", "--skip-bad").returncode == 0
+    (tmp_path / "shop" / "rejected.tsv").write_text("account_id\titem_id\nb\t2\n")
+    before = content(tmp_path)
+    (tmp_path / "link").symlink_to("shop/rejected.tsv")
+    for source in ("shop/rejected.tsv", "link"):
+        done = run("import", tmp_path / source, "--out", tmp_path / "shop", "--force")
+        refused(done, f"{tmp_path / 'shop'} would replace {tmp_path / source}, which is read. Choose another --out.")
+    (tmp_path / "link").unlink()
+    assert content(tmp_path) == before
+
+
+def test_simulate_does_not_replace_the_users_that_it_merges(tmp_path: Path) -> None:
+    rows = [f"u{user},i{event % 7},{1_700_000_000 + 60 * event + user}" for user in range(6) for event in range(12)]
+    (tmp_path / "log.csv").write_text("\n".join(["account_id,item_id,timestamp", *rows]) + "\n")
+    assert run("import", tmp_path / "log.csv", "--out", tmp_path / "users").returncode == 0
+    before = content(tmp_path)
+    done = run("simulate", tmp_path / "users", "--out", tmp_path / "users", "--force")
+    refused(done, "which is read. Choose another --out.")
+    assert content(tmp_path) == before
+
+
+def test_titles_do_not_replace_the_log(tmp_path: Path) -> None:
+    words = ("generate", "--accounts", "50", "--out", tmp_path / "log.csv", "--titles", tmp_path / "log.csv")
+    refused(run(*words, "--force"), "the same file as --out")
+    assert not (tmp_path / "log.csv").exists()

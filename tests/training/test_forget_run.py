@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from lightgc2n.data.dataset import load_dataset, read_ids
 from lightgc2n.data.forget_dataset import forget_in_dataset
@@ -20,9 +21,10 @@ from lightgc2n.recommending.forget_bundle import forget_in_bundle
 from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.load_run import load_run as load
 from lightgc2n.training import forget_run
-from lightgc2n.training.checkpoints import load_checkpoint
+from lightgc2n.training.checkpoints import load_checkpoint, save_checkpoint
 from lightgc2n.training.forget_run import forget_in_run
 from lightgc2n.training.run import evaluate_run
+from lightgc2n.training.runs import load_run as load_model
 from lightgc2n.training.runs import plan_of
 from tests.cli.test_commands import run
 from tests.export.town import EXPORTED, data, run_of
@@ -53,6 +55,26 @@ def test_accounts_go_and_the_run_still_answers(model: str, town: Path, tmp_path:
     assert len(load(folder).recommend("h000003", k=5)) == 5
     assert evaluate_run(folder).dataset.checksum == load_dataset(town).checksum
     assert plan_of(folder).data == town.resolve()
+
+
+def test_the_blend_is_fitted_anew(town: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(run_of("lightgc2n-plus"), tmp_path / "run"))
+    before = load_model(folder)[1].fitted()
+    assert run("forget", *GONE, "--data", town, "--run", folder).returncode == 0
+    model = load_model(folder)[1]
+    assert model.is_finished
+    assert model.fitted().keys() == before.keys()
+    assert model.fitted() != before  # on the queries that are left
+
+
+def test_a_run_without_a_blend_gets_none(town: Path, tmp_path: Path) -> None:
+    """As earlier versions made them: lists change by what is forgotten alone."""
+    folder = Path(shutil.copytree(run_of("lightgc2n-plus"), tmp_path / "run"))
+    _, model, progress = load_model(folder)
+    model.blend.mixture.copy_(torch.eye(len(model.blend.mixture))[0])
+    save_checkpoint(folder / "best.safetensors", model, None, progress)
+    assert run("forget", *GONE, "--data", town, "--run", folder).returncode == 0
+    assert not load_model(folder)[1].is_finished
 
 
 def test_a_graph_is_made_anew_without_them(town: Path, tmp_path: Path) -> None:

@@ -1,20 +1,22 @@
 """The folder of a run, and the commands around it."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 
 from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.importing import ImportOptions, import_log
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.synthetic.households import HouseholdConfig, generate
-from lightgc2n.training import checkpoints
-from lightgc2n.training.loop import TrainingConfig
+from lightgc2n.training import checkpoints, runs
+from lightgc2n.training.loop import BEST, LAST, TrainingConfig
 from lightgc2n.training.run import evaluate_run, train_run
 from lightgc2n.training.runs import RUN, RunPlan, load_run, plan_of, read_run
 from tests.cli.test_commands import run
@@ -120,6 +122,77 @@ def test_unfinished_files_of_killed_processes_are_removed(data: Path, tmp_path: 
     (folder / ".lightgc2n-tmp-0badcafe-best.safetensors").write_text("half")
     train_run(RunPlan(data, "lightgc2n-wo-dr", training=FEW), folder)
     assert not list(folder.glob(".*"))
+
+
+def test_a_process_that_was_forked_meanwhile_does_not_keep_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the handle of the lock as well, as a duplicate has; it may live much longer than the training."""
+    duplicates, locked = [], runs._locked
+
+    def forked(folder: Path, wait: bool) -> int:
+        duplicates.append(os.dup(handle := locked(folder, wait)))
+        return handle
+
+    monkeypatch.setattr(runs, "_locked", forked)
+    for _ in range(2):  # the second was refused: "is being trained by another process"
+        with runs.sole_trainer(tmp_path):
+            pass
+    assert len(duplicates) == 2
+    for handle in duplicates:
+        os.close(handle)
+
+
+@pytest.mark.parametrize("moment", ["fit_weights", "save_checkpoint"])
+def test_a_run_killed_while_its_blend_is_fitted_ends_like_one_that_was_not(
+    moment: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = RunPlan(data, "lightgc2n-plus", settings={"width": 8}, training=FEW)
+    train_run(plan, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        place = "lightgc2n.models.plus.blend" if moment == "fit_weights" else "lightgc2n.training.run"
+        patch.setattr(f"{place}.{moment}", _stop)
+        with pytest.raises(KeyboardInterrupt):
+            train_run(plan, tmp_path / "killed")
+    assert not load_run(tmp_path / "killed")[1].is_finished
+    train_run(plan, tmp_path / "killed")
+    resumed, whole = (checkpoints.load_checkpoint(tmp_path / name / BEST)[0] for name in ("killed", "whole"))
+    assert resumed.keys() == whole.keys()
+    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+
+
+def test_a_run_that_was_tested_keeps_its_weights(data: Path, tmp_path: Path) -> None:
+    """One of an earlier version has no blend; its results are those of its weights."""
+    folder, plan = tmp_path / "run", RunPlan(data, "lightgc2n-plus", settings={"width": 8}, training=FEW)
+    train_run(plan, folder)
+    for name in (BEST, LAST):
+        with safe_open(folder / name, "pt") as file:
+            kept = {key: file.get_tensor(key) for key in file.keys() if not key.startswith("blend.")}  # noqa: SIM118
+            metadata = file.metadata()
+        save_file(kept, folder / name, metadata)
+    (folder / "results.json").write_text("{}")
+    before = (folder / BEST).read_bytes()
+    train_run(plan, folder)
+    assert (folder / BEST).read_bytes() == before
+    (folder / "results.json").unlink()
+    train_run(plan, folder)
+    assert load_run(folder)[1].is_finished
+
+
+def test_without_a_blend_the_selected_trends_stay(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training ends with those that validation selected; only a blend weighs all of them."""
+    plan = RunPlan(data, "lightgc2n-plus-wo-blend", settings={"width": 8}, training=FEW)
+    train_run(plan, tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr("lightgc2n.training.run.finish", lambda *_: False)
+        train_run(plan, tmp_path / "unfinished")
+    finished, selected = (load_run(tmp_path / name)[1] for name in ("run", "unfinished"))
+    assert finished.is_finished
+    assert finished.fitted() == selected.fitted()
+
+
+def _stop(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_folder_of_somebody_else_is_refused(data: Path, tmp_path: Path) -> None:

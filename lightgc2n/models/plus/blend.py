@@ -63,6 +63,11 @@ class Blend(nn.Module):
         return bool(self.mixture[0] < 1)
 
     @property
+    def is_finished(self) -> bool:
+        """Whether there is nothing left to fit."""
+        return self.is_fitted
+
+    @property
     def neighbours(self) -> PairCounts:
         return PairCounts(self.columns, self.counts, self.total)
 

@@ -255,7 +255,7 @@ class LightGC2NPlus(Model):
 
     @property
     def is_finished(self) -> bool:
-        return self.blend.is_fitted
+        return self.blend.is_finished
 
     @torch.no_grad()
     def finish(self, origins: Callable[[], Iterator[Origin]]) -> None:
