@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from lightgc2n import progress
-from lightgc2n.progress import Step, duration, pace
+from lightgc2n.progress import _LineStep, duration, pace
 
 
 @pytest.mark.parametrize(
@@ -34,5 +34,5 @@ def test_a_line_says_how_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 0.0, 30.0, 30.0])  # twice at the start; then when a line is due, and when it is written
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     written = io.StringIO()
-    Step(Console(file=written, width=80), "epoch 0", 4, None).advance()
+    _LineStep("epoch 0", 4, Console(file=written, width=80)).advance()
     assert written.getvalue() == "epoch 0: 25 %, about 1.5 min left\n"  # a quarter took 30 s

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 from lightgc2n.export.onnx_builder import FLOAT, INT64, Graph, Tables, Value, as_bytes, concat
-from lightgc2n.export.plus_graph import Pairs, coded, room_in_bytes
+from lightgc2n.export.plus_bonuses import Pairs, coded, room_in_bytes
 from lightgc2n.export.write_bundle import write_weights
 
 

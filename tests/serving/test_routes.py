@@ -57,7 +57,7 @@ def assert_list(found: dict[str, Any], wanted: Recommendations, titles: dict[str
     assert (found["account"], found["fallback"]) == (wanted.account_id, wanted.fallback)
     assert found["notes"] == list(wanted.notes)
     assert [(one["item"], one["rank"]) for one in found["items"]] == [(one.item_id, one.rank) for one in wanted]
-    assert [one["score"] for one in found["items"]] == pytest.approx([one.score for one in wanted], rel=1e-5)
+    assert [one["score"] for one in found["items"]] == pytest.approx([one.score for one in wanted], rel=1e-5, abs=1e-6)
     assert [one.get("title") for one in found["items"]] == [titles.get(one.item_id) for one in wanted]
 
 
