@@ -55,9 +55,10 @@ class Server(uvicorn.Server):
         self._connections = Connections(limits, self._protocol, lambda why: service.metrics.closed.labels(why).inc())
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        for one in sockets or []:
+            one.listen(BACKLOG)  # before the server counts as started: connections are queued from now on
         await super().startup(sockets=[])
         for one in sockets or []:
-            one.listen(BACKLOG)
             self._connections.listen(one)
 
     async def on_tick(self, counter: int) -> bool:
