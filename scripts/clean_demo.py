@@ -25,7 +25,7 @@ DEMO = FolderKind(
         *(f"compare{end}/results.{kind}" for end in ("", ".partial") for kind in ("json", "csv", "md")),
         *(f"compare{end}/{name}" for end in ("", ".partial") for name in (CLAIM, "ranks/*.npy", "finished/*.json")),
         *(f"compare{end}/runs/*/{name}" for end in ("", ".partial") for name in RUN),
-        *(f"compare{end}/runs/*/tensorboard/events.out.tfevents.*" for end in ("", ".partial")),
+        *(f"compare{end}/runs/*/tensorboard/events.out.tfevents.*.lightgc2n" for end in ("", ".partial")),
         *(f"compare{end}/runs/*/people/finder.{kind}" for end in ("", ".partial") for kind in ("json", "safetensors")),
         *(f"bundle/{name}" for name in ("config.json", "README.md", "model.onnx", "weights.safetensors", "SHA256SUMS")),
         *(f"bundle/{name}" for name in ("items.txt", "titles.tsv", "people/finder.json", "people/finder.safetensors")),

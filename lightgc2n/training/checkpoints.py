@@ -3,7 +3,7 @@
 A checkpoint holds the tensors of model and optimizer in one safetensors file, with the progress as JSON metadata. All
 random numbers of an epoch follow from the seed and the number of the epoch, so no generator state is saved.
 The log is a line per epoch in metrics.jsonl and, where TensorBoard is installed, scalars in tensorboard/. metrics.jsonl
-is authoritative: when a run resumes, the TensorBoard files are rewritten from it.
+is authoritative: when a run resumes, its own TensorBoard files are rewritten from it.
 """
 
 import json
@@ -34,7 +34,7 @@ class Progress:
     best_epoch: int = -1
     best_value: float = -1.0  # of the validation metric
     seconds: float = 0.0  # spent on training, without evaluation
-    ended_by: str = ""  # patience or budget; empty while it is unfinished
+    ended_by: str = ""  # patience, budget or forget; empty while it is unfinished
     peak_bytes: int = 0  # the largest peak memory of all processes that trained it
 
 
@@ -105,6 +105,8 @@ def _optimizer_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
 
 
 METRICS, BOARD = "metrics.jsonl", "tensorboard"
+OWN_EVENTS = ".lightgc2n"  # end of the names of our event files; those of other programs stay
+EVENTS = f"events.out.tfevents.*{OWN_EVENTS}"
 Row = dict[str, Any]
 
 
@@ -162,10 +164,10 @@ def _board(folder: Path) -> Iterator[Callable[[Row], None]]:
     except ImportError:
         yield lambda row: None
         return
-    for path in folder.glob("events.out.tfevents.*"):
+    for path in folder.glob(EVENTS):
         path.unlink()
     # purge_step makes an open TensorBoard drop what it has read of the run.
-    with SummaryWriter(str(folder), purge_step=0) as writer:
+    with SummaryWriter(str(folder), purge_step=0, filename_suffix=OWN_EVENTS) as writer:
 
         def show(row: Row) -> None:
             for name, value in row.items():

@@ -9,8 +9,8 @@ from lightgc2n.errors import DataError
 from lightgc2n.files.atomic_writes import new_folder
 from lightgc2n.files.folder_kinds import refuse_foreign
 from lightgc2n.files.writer_lock import recover
-from lightgc2n.training.checkpoints import load_checkpoint, save_checkpoint
-from lightgc2n.training.loop import BEST
+from lightgc2n.training.checkpoints import save_checkpoint
+from lightgc2n.training.loop import BEST, FORGET
 from lightgc2n.training.run import finish, new_model, open_data, validation
 from lightgc2n.training.runs import RUN_FOLDER, load_run, plan_of, read_run, sole_trainer, write_run
 from lightgc2n.training.warm_start import warm_start, write_vocabularies
@@ -30,7 +30,7 @@ def forget_in_run(run: Path, accounts: Collection[str], data: Path | None = None
 
     Rows of accounts and items are remapped by id. The graph and all counts are recomputed from the dataset, and weights
     that are fitted to validation queries are fitted again. The optimizer's state, the people model and the test results
-    are removed, because they contain the accounts too.
+    are removed, because they contain the accounts too. Without the optimizer's state, training counts as ended.
     """
     recover(run / "people")
     # The lock is held until the new run is in place; the dataset is read under the lock.
@@ -48,10 +48,11 @@ def forget_in_run(run: Path, accounts: Collection[str], data: Path | None = None
         evaluate = validation(split, "cpu")
         model = new_model(plan.model, split, plan.settings, plan.training.seed)
         warm_start(model, dataset, run)
-        progress = load_checkpoint(run / BEST)[2]
+        _, trained, progress = load_run(run)
+        progress.ended_by = progress.ended_by or FORGET
         if evaluate is not None:
             progress.best_value = evaluate(model.eval())
-        if load_run(run)[1].is_finished:  # one that training did not finish, or an earlier version made, stays so
+        if trained.is_finished:  # one that training did not finish, or an earlier version made, stays so
             finish(model, split, "cpu")
         save_checkpoint(new / BEST, model, None, progress)
         description = read_run(run)

@@ -82,6 +82,7 @@ class Steps:
 
 BEST, LAST = "best.safetensors", "last.safetensors"
 BUDGET = "budget"  # Progress.ended_by of a run that has trained all its epochs
+FORGET = "forget"  # of a run that `forget` changed before its training ended: its optimizer's state was removed
 
 
 def train(
@@ -202,12 +203,19 @@ def _keep_best(model: Model, progress: Progress, folder: Path | None) -> dict[st
 
 
 def _resume(model: Model, optimizer: Adam, folder: Path | None) -> Progress:
-    if folder is None or not (folder / LAST).is_file():
+    if folder is None or not resume_from(folder).is_file():
         return Progress()
-    tensors, moments, progress = load_checkpoint(folder / LAST)
+    tensors, moments, progress = load_checkpoint(resume_from(folder))
     model.load_state_dict(tensors)
     restore_optimizer(model, optimizer, moments)
     return progress
+
+
+def resume_from(folder: Path) -> Path:
+    """Return the checkpoint that a run resumes from: the newest, or the best of a run that ended and has no other."""
+    if not (folder / LAST).is_file() and (folder / BEST).is_file() and load_checkpoint(folder / BEST)[2].ended_by:
+        return folder / BEST
+    return folder / LAST
 
 
 def _path(folder: Path | None, name: str) -> Path:

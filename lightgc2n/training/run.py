@@ -26,7 +26,7 @@ from lightgc2n.models.contract import Model, Origin
 from lightgc2n.progress import say
 from lightgc2n.training.checkpoints import Progress, load_checkpoint, save_checkpoint
 from lightgc2n.training.estimate import estimate
-from lightgc2n.training.loop import BEST, LAST, TrainingConfig, train
+from lightgc2n.training.loop import BEST, TrainingConfig, resume_from, train
 from lightgc2n.training.runs import (
     TESTED,
     RunPlan,
@@ -96,9 +96,12 @@ def train_run(
     start_run(folder, plan, dataset)
     with sole_trainer(folder):
         model = new_model(plan.model, split, plan.settings, plan.training.seed)
-        if plan.from_run is not None and not (folder / LAST).exists():
+        checkpoint = resume_from(folder)
+        if checkpoint.name == BEST:
+            say(f"{folder}: training has ended, and accounts were removed since; the weights stay as they are")
+        if plan.from_run is not None and not checkpoint.exists():
             warm_start(model, dataset, plan.from_run)
-        if not (folder / LAST).exists() and (cost := estimate(model, split, plan.training, evaluate, device)):
+        if not checkpoint.exists() and (cost := estimate(model, split, plan.training, evaluate, device)):
             say(str(cost))
         left = seconds - (time.monotonic() - started)
         progress = train(model, split, plan.training, evaluate, folder, device, left, epochs_before(folder), stop_after)

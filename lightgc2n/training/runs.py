@@ -34,7 +34,7 @@ from lightgc2n.files.atomic_writes import new_file, remove_leftovers
 from lightgc2n.files.folder_kinds import FolderKind, is_temporary, refuse_linked
 from lightgc2n.files.writer_lock import make_folders, recover
 from lightgc2n.models.contract import Model
-from lightgc2n.training.checkpoints import BOARD, METRICS, Progress, load_checkpoint
+from lightgc2n.training.checkpoints import BOARD, EVENTS, METRICS, Progress, epochs_of, load_checkpoint
 from lightgc2n.training.loop import BEST, LAST, TrainingConfig
 from lightgc2n.training.warm_start import vocabulary_files, write_vocabularies
 
@@ -49,7 +49,7 @@ RUN_FOLDER = FolderKind(
     (
         *vocabulary_files(),
         METRICS,
-        f"{BOARD}/events.out.tfevents.*",
+        f"{BOARD}/{EVENTS}",
         LAST,
         BEST,
         TESTED,
@@ -141,10 +141,12 @@ def start_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
             write_run(folder, description)
     elif _is_given_more_epochs(folder, plan):
         refuse_another_run(folder, replace(plan, training=plan_of(folder).training), dataset)
+        _refuse_to_replace_weights(folder, more=True)
         with sole_trainer(folder):
             write_run(folder, read_run(folder) | {"training": asdict(plan.training)})
     else:
         refuse_another_run(folder, plan, dataset)
+        _refuse_to_replace_weights(folder)
     write_vocabularies(folder, dataset)
 
 
@@ -157,6 +159,25 @@ def refuse_foreign_run(folder: Path) -> None:
     if names and not RUN_FOLDER.is_marked(folder):
         raise OutputError(f"{folder} holds {names[0]} and is not a run (no {RUN}). Choose another {OUT}.")
     refuse_linked(folder, RUN_FOLDER)
+
+
+def _refuse_to_replace_weights(folder: Path, more: bool = False) -> None:
+    """Raise an error when training would start again and replace weights: `forget`, or a user, removed the checkpoint.
+
+    A run killed in its first epoch may have such weights too; it starts again.
+
+    Args:
+        more: whether the run is to be trained for more epochs than before.
+    """
+    if (folder / LAST).is_file() or not (folder / BEST).is_file():
+        return
+    progress = load_checkpoint(folder / BEST)[2]
+    if more if progress.ended_by else max(progress.epochs, epochs_of(folder)) > 1:
+        raise OutputError(
+            f"{folder} has trained weights but no {LAST}, so it cannot resume, and its weights are not replaced "
+            f"(forget removes {LAST}, which holds the accounts). "
+            f"Start a new run from them with {FROM} {folder} and another {OUT}."
+        )
 
 
 def _is_given_more_epochs(folder: Path, plan: RunPlan) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from lightgc2n.errors import DataError
 from lightgc2n.training.checkpoints import BOARD, METRICS, epoch_log, read_rows
+from lightgc2n.training.runs import RUN_FOLDER
 
 ROWS = [{"epoch": epoch, "next_item": 5.0 - epoch, "validation": 0.1 * epoch} for epoch in range(4)]
 
@@ -17,10 +18,10 @@ ROWS = [{"epoch": epoch, "next_item": 5.0 - epoch, "validation": 0.1 * epoch} fo
 class FakeWriter:
     """Keeps in a file what it is told, as TensorBoard's own writer does."""
 
-    def __init__(self, log_dir: str, purge_step: int) -> None:
+    def __init__(self, log_dir: str, purge_step: int, filename_suffix: str = "") -> None:
         assert purge_step == 0
         Path(log_dir).mkdir(exist_ok=True)
-        self.events = Path(log_dir, "events.out.tfevents.1")
+        self.events = Path(log_dir, f"events.out.tfevents.1{filename_suffix}")
 
     def __enter__(self) -> "FakeWriter":
         return self
@@ -51,9 +52,23 @@ def test_no_epoch_is_shown_twice(tmp_path: Path) -> None:
     with epoch_log(tmp_path, 2) as record:  # the checkpoint of the third epoch was never written
         for row in ROWS[2:]:
             record(row)
-    shown = [json.loads(line) for line in (tmp_path / BOARD / "events.out.tfevents.1").read_text().splitlines()]
+    shown = [
+        json.loads(line) for line in (tmp_path / BOARD / "events.out.tfevents.1.lightgc2n").read_text().splitlines()
+    ]
     assert shown == [[row["epoch"], name, row[name]] for row in ROWS for name in ("next_item", "validation")]
     assert read_rows(tmp_path) == ROWS
+
+
+@pytest.mark.usefixtures("board")
+def test_event_files_of_other_programs_stay(tmp_path: Path) -> None:
+    others = tmp_path / BOARD / "events.out.tfevents.1700000000.host.17.0"
+    others.parent.mkdir()
+    others.write_text("of another program")
+    for kept in (0, 1):
+        with epoch_log(tmp_path, kept) as record:
+            record(ROWS[kept])
+    assert others.read_text() == "of another program"
+    assert RUN_FOLDER.foreign(tmp_path) == f"{BOARD}/{others.name}"  # so forget and --force refuse the folder
 
 
 def test_without_tensorboard_nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 
 from lightgc2n.data.dataset import load_dataset, read_ids
 from lightgc2n.data.forget_dataset import forget_in_dataset
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, OutputError
 from lightgc2n.export import write_bundle
 from lightgc2n.export.write_bundle import ExportOptions, export_run
 from lightgc2n.files.writer_lock import staging_folder
@@ -23,7 +24,7 @@ from lightgc2n.recommending.load_run import load_run as load
 from lightgc2n.training import forget_run
 from lightgc2n.training.checkpoints import load_checkpoint, save_checkpoint
 from lightgc2n.training.forget_run import forget_in_run
-from lightgc2n.training.run import evaluate_run
+from lightgc2n.training.run import evaluate_run, train_run
 from lightgc2n.training.runs import load_run as load_model
 from lightgc2n.training.runs import plan_of
 from tests.cli.test_commands import run
@@ -155,3 +156,32 @@ forget_in_run(Path(sys.argv[1]), sys.argv[3:], Path(sys.argv[2]))
     assert plan_of(folder).model == "sasrec"
     assert not staging_folder(folder).exists()
     assert not set(GONE) & set(read_ids(folder / "accounts.txt"))
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_training_again_keeps_the_weights(ended: bool, town: Path, tmp_path: Path) -> None:
+    """It used to start from its first epoch, and to replace the weights by those of that epoch."""
+    folder = Path(shutil.copytree(run_of("sasrec"), tmp_path / "run"))
+    if not ended:
+        _, model, progress = load_model(folder)
+        save_checkpoint(folder / "last.safetensors", model, None, replace(progress, ended_by=""))
+    forget_in_dataset(town, GONE)
+    forget_in_run(folder, GONE, town)
+    before, plan = (folder / "best.safetensors").read_bytes(), plan_of(folder)
+    progress = train_run(plan, folder)
+    assert progress.ended_by == ("budget" if ended else "forget")
+    assert (folder / "best.safetensors").read_bytes() == before
+    more = replace(plan, training=replace(plan.training, epochs=plan.training.epochs + 1))
+    with pytest.raises(OutputError, match=r"no last.safetensors, so it cannot resume.*from_run="):
+        train_run(more, folder)
+    assert (folder / "best.safetensors").read_bytes() == before
+    assert plan_of(folder) == plan
+
+
+def test_a_run_whose_checkpoint_was_removed_keeps_its_weights(town: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(run_of("sasrec"), tmp_path / "run"))
+    (folder / "last.safetensors").unlink()
+    before = (folder / "best.safetensors").read_bytes()
+    with pytest.raises(OutputError, match=r"no last.safetensors, so it cannot resume"):
+        train_run(replace(plan_of(folder), data=town), folder)
+    assert (folder / "best.safetensors").read_bytes() == before
