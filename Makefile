@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo demo-check experiments test test-services test-kernels test-slow clean
+.PHONY: help setup demo demo-check experiments test test-services test-kernels test-slow docs clean
 
 help:
 	@echo "make demo       generate households, compare models on them, show the table, then a page that looks into accounts"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-services  tests that need another process, such as the kernel of a notebook"
 	@echo "make test-kernels  the Triton kernels in Triton's interpreter, where Triton can be installed"
 	@echo "make test-slow  what takes longer: 10,000 mutated files, killed commands, every extra, the oldest and newest Python"
+	@echo "make docs       the documentation site, in build/site"
 	@echo "make setup      only create the environment in $(VENV)"
 	@echo "make clean      remove the environment and the demo, as far as make made them"
 
@@ -59,6 +60,9 @@ test-kernels: $(VENV)/.setup-dev
 test-slow: $(VENV)/.setup-dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check -m slow
 	scripts/check_pythons
+
+docs: $(VENV)/.setup-dev
+	$(BIN)/python scripts/build_docs.py
 
 clean:
 	$(PYTHON) scripts/clean_demo.py

@@ -1,4 +1,4 @@
-"""How the cost of a training step grows with the accounts: python benchmarks/growth.py [--plot docs/growth.png]
+"""The cost of a training step as accounts grow: python benchmarks/growth.py [--plot docs/research/growth.png]
 
 Catalogue, items an account and batch stay the same, accounts grow; a step passes over the whole graph once. Every size
 is measured in a process of its own, on one thread, in CPU seconds, so that others on the machine disturb it little. The

@@ -1,4 +1,4 @@
-"""Writes docs/commands.md from the command line itself."""
+"""Writes docs/reference/commands.md from the command line itself."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from typer.main import get_command
 from lightgc2n.cli import COMMANDS
 from lightgc2n.cli.main import app
 
-PAGE = Path(__file__).parents[1] / "docs" / "commands.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "commands.md"
 
 
 def commands_page() -> str:

@@ -46,7 +46,7 @@ WARM_START = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlusConfig:
-    """Defaults; docs/log.md lists the values that were tried."""
+    """Defaults; docs/research/log.md lists the values that were tried."""
 
     width: int = setting(32, at_least=1, help="Width of item vectors and states.")
     latent_users: int = setting(5, at_least=1, at_most=16, help="Latent users; each has a direction in every view.")
