@@ -21,6 +21,15 @@ POLL_SECONDS = 0.1
 SECONDS_BETWEEN_NEWS = 30
 SECONDS_TO_STOP = 20  # grace period after SIGTERM; a killed child loses only its current epoch
 STOPPED = 130  # exit code
+# As `python -m MODULE`, which however imports Python files of the current folder in place of packages: -P does not.
+RUN_MODULE = """
+import runpy, sys
+place, module = sys.argv[1:3]
+del sys.argv[1:3]
+if place not in sys.path:
+    sys.path.insert(0, place)
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+"""
 
 Process = subprocess.Popen[bytes]
 
@@ -40,7 +49,7 @@ class TimeBudget:
 
 @dataclass(frozen=True)
 class Child:
-    """A subprocess: `python -m MODULE ARGUMENTS SECONDS`, where SECONDS is the rest of the time budget."""
+    """A subprocess that runs MODULE with ARGUMENTS and SECONDS, the rest of the time budget."""
 
     name: str
     run: Path  # the run folder that it trains in
@@ -95,7 +104,8 @@ def as_child(work: Callable[[], object]) -> None:
 
 
 def _start(child: Child, seconds: float, at_once: int) -> Process:
-    command = [sys.executable, "-m", child.module, *map(str, child.arguments), str(seconds)]
+    place = str(Path(__file__).parents[2])
+    command = [sys.executable, "-P", "-c", RUN_MODULE, place, child.module, *map(str, child.arguments), str(seconds)]
     # One thread per run: more would take cores from the other runs.
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))} if at_once > 1 else {}
     child.log.parent.mkdir(parents=True, exist_ok=True)

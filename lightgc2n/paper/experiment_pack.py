@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from lightgc2n.data.dataset import MANIFEST, load_dataset, verify_dataset
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.experiments.plan_runner import LOGS
 from lightgc2n.experiments.save_results import RANKS, RESULTS
@@ -33,6 +34,7 @@ from lightgc2n.training.runs import RUN, RUN_FOLDER, read_run, refuse_foreign_ru
 
 SOURCE = Path(__file__).parents[1]
 OF_A_FINISHED_RUN = (RUN, RESULTS, RANKS, METRICS)
+MOST_MEMBERS = 200_000  # of an archive; a pack of all experiments has a few thousand
 PACKED = "pack.sha256"  # the checksum of the pack that a work folder was made from
 
 
@@ -45,10 +47,21 @@ def pack(names: list[str], setup: Setup, command: str, archive: Path, force: boo
             for name in (name for name in names if name not in state.skipped):
                 tar.add(Path(folder) / name, name)
             for source in setup.sources:
-                tar.add(source.folder.resolve(), f"{DATA}/{source.name}")
+                for path in _verified_files(source.folder, Path(folder) / DATA / source.name):
+                    tar.add(path, path.relative_to(folder))
             for path in sorted(SOURCE.rglob("*.py")):
                 tar.add(path, Path(SOURCE.name) / path.relative_to(SOURCE))
     return state
+
+
+def _verified_files(source: Path, copy: Path) -> list[Path]:
+    """Copy a dataset's manifest and the files that it lists, and no other file; return the verified copies."""
+    copy.mkdir(parents=True)
+    for name in (MANIFEST, *load_dataset(source).manifest["files"]):
+        (copy / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(source / name, copy / name)
+    verify_dataset(copy)  # forget may have replaced the dataset meanwhile
+    return [path for path in sorted(copy.rglob("*")) if path.is_file()]
 
 
 def run_pack(archive: Path, results: Path, pace: Pace) -> State:
@@ -91,19 +104,29 @@ def unpack(results: Path, out: Path) -> list[str]:
         claim_experiments(out, names)
         for name in names:
             merge_requests(out / name, name, read_experiment(folder / name))
-            for path in sorted((folder / name).iterdir()):
-                if path.is_dir() and _is_newer(path, out / name / path.name):
-                    _copy_run(path, out / name / path.name)
+            _merge_runs(folder / name, out / name)
     return names
+
+
+def _merge_runs(experiment: Path, to: Path) -> None:
+    """Copy the runs and logs of an experiment that go beyond those at `to`."""
+    for path in sorted(experiment.iterdir()):
+        if path.is_dir() and _is_newer(path, to / path.name):
+            _copy_run(path, to / path.name)
 
 
 def _is_newer(run: Path, to: Path) -> bool:
     """Return whether a run of the archive goes beyond the one at `to`; one on other data never replaces it."""
     if not (to / RUN).is_file() or not (run / RUN).is_file():
         return not (to / RESULTS).is_file()
-    if (to / RESULTS).is_file() or read_run(run)["data"]["checksum"] != read_run(to)["data"]["checksum"]:
+    if (to / RESULTS).is_file() or _data_of(run) != _data_of(to):
         return False
     return (run / RESULTS).is_file() or epochs_of(run) > epochs_of(to)
+
+
+def _data_of(run: Path) -> str:
+    """Return the checksum of the data that a run was trained on."""
+    return str(read_run(run)["data"]["checksum"])
 
 
 def _copy_run(run: Path, to: Path) -> None:
@@ -126,7 +149,7 @@ def _copy_run(run: Path, to: Path) -> None:
 
 
 def _open(archive: Path, results: Path, work: Path) -> None:
-    """Extract the pack into the work folder, then the results of an earlier call."""
+    """Extract the pack into the work folder, then add the runs of `results` that go further than those there."""
     if not archive.is_file():
         raise DataError(
             f"{archive}: no such file. Make one with: lightgc2n experiment NAME --data DIR --pack {archive}"
@@ -135,23 +158,63 @@ def _open(archive: Path, results: Path, work: Path) -> None:
     if (work / PACKED).is_file():
         if (work / PACKED).read_text(encoding="ascii") != checksum:
             raise OutputError(f"{work} was made from another pack. Choose another --out, or remove it.")
-        return
-    claim_folder(work, "a pack")
-    _extract(archive, work)
+    else:
+        claim_folder(work, "a pack")
+        _extract(archive, work)
+        (work / PACKED).write_text(checksum, encoding="ascii")
     if results.is_file():
         say(f"resuming from {results}")
-        _extract(results, work)
-    (work / PACKED).write_text(checksum, encoding="ascii")
+        _resume_from(results, work)
+
+
+def _resume_from(results: Path, work: Path) -> None:
+    """Add the runs of `results`, which will be replaced; raise an error if one of them would be lost."""
+    with tempfile.TemporaryDirectory() as temporary:
+        _extract(results, Path(temporary))
+        for run in sorted(path.parent for path in Path(temporary).glob(f"*/*/{RUN}")):
+            place = work / run.relative_to(temporary)
+            other_data = (place / RUN).is_file() and _data_of(place) != _data_of(run)
+            if other_data or not (place.parent / PLAN).is_file():
+                raise OutputError(
+                    f"{results} holds {run.relative_to(temporary)}, a run of another pack or on other data, "
+                    f"so it is not replaced. Choose another --out."
+                )
+        for name in EXPERIMENTS:
+            if (Path(temporary) / name).is_dir():
+                _merge_runs(Path(temporary) / name, work / name)
 
 
 def _extract(archive: Path, folder: Path) -> None:
     try:
         with tarfile.open(archive, "r:gz") as tar:
-            tar.extractall(folder, filter="data")
+            members = list(_plain_members(archive, tar, shutil.disk_usage(folder).free))
+            tar.extractall(folder, members, filter="data")
     except FileNotFoundError:
         raise DataError(f"{archive}: no such file.") from None
     except (tarfile.TarError, EOFError, OSError) as problem:
         raise DataError(f"{archive}: not an archive of this program, or damaged: {problem}.") from None
+
+
+def _plain_members(archive: Path, tar: tarfile.TarFile, free: int) -> Iterator[tarfile.TarInfo]:
+    """Yield the members, after checking that each is a file or a folder below the place of extraction.
+
+    `filter="data"` alone does not suffice: older Pythons let links with long names point outside.
+    """
+    size = 0
+    for number, member in enumerate(tar):
+        parts = member.name.split("/")
+        size += member.size
+        if not (member.isreg() or member.isdir()) or ".." in parts or member.name.startswith("/"):
+            raise DataError(
+                f"{archive}: holds {member.name[:100]!r}, which is a link, a special file or a path outside, "
+                f"so nothing is extracted. Expected a pack or results of `experiment`."
+            )
+        if size > free or number >= MOST_MEMBERS:
+            raise DataError(
+                f"{archive}: holds more than {MOST_MEMBERS:,} files, or more bytes than the {free:,} that are free, "
+                f"so nothing is extracted."
+            )
+        yield member
 
 
 def _collect(work: Path, names: list[str], results: Path) -> None:

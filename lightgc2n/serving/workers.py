@@ -108,6 +108,7 @@ class Workers:
 
     def __init__(self, settings: ServiceSettings, listening: socket.socket) -> None:
         self._settings, self._listening = settings, listening
+        os.environ["PYTHONSAFEPATH"] = "1"  # or workers import Python files of the current folder in place of packages
         self._context = multiprocessing.get_context("spawn")
         self._processes: list[SpawnProcess] = []
         self._shared = tempfile.mkdtemp(prefix="lightgc2n-metrics-")  # where workers share their metrics

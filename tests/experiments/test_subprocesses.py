@@ -74,6 +74,18 @@ def test_no_more_than_so_many_at_once_and_each_told_when_it_ends(tmp_path: Path)
     assert all(sum(first <= began < last for first, last in spans) <= 2 for began, _ in spans)
 
 
+def test_python_files_of_the_current_folder_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m` would import them in place of the standard library: a child used to execute a user's random.py."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "random.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "worker.py").write_text(f"import random\n{WORKER}")
+    told: list[int] = []
+    run_children([child(tmp_path, "a", "works")], 1, TimeBudget(), lambda child, code: told.append(code))
+    assert told == [0]
+    assert not (tmp_path / "executed").exists()
+
+
 def test_without_time_nothing_starts(tmp_path: Path) -> None:
     run_children([child(tmp_path, "a", "works")], 1, TimeBudget(0), lambda child, code: pytest.fail("it was started"))
     assert not (tmp_path / "a" / "began").exists()

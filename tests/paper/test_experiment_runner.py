@@ -191,12 +191,18 @@ def test_a_pack_runs_in_slices_elsewhere_and_comes_home(data: tuple[Path, Path],
         assert {"ablation/plan.toml", "data/homes/events.npy", "lightgc2n/__main__.py"} <= set(tar.getnames())
     state = run_pack(pack, results, Pace(seconds=0))
     assert len(state.left) == 4
+    shutil.copytree(tmp_path / "results.tgz.work", tmp_path / "stale")
     shutil.rmtree(tmp_path / "results.tgz.work")  # a fresh machine that is given what the last one wrote
     assert run_pack(pack, results, Pace()).left == []
     with tarfile.open(results) as tar:
         kept = {Path(name).name for name in tar.getnames() if "wo-a" in name}
     assert kept == {"run.json", "results.json", "ranks.npz", "metrics.jsonl", "homes-video-lightgc2n-wo-a-seed0.txt",
                     "homes-learn-lightgc2n-wo-a-seed0.txt"}  # fmt: skip
+    shutil.rmtree(tmp_path / "results.tgz.work")  # the first machine is given what the second one wrote
+    (tmp_path / "stale").rename(tmp_path / "results.tgz.work")
+    assert run_pack(pack, results, Pace(seconds=0)).left == []
+    with tarfile.open(results) as tar:
+        assert sum(name.endswith("/results.json") for name in tar.getnames()) == 4
     done = run("experiment", "--unpack", results, "--out", tmp_path / "home")
     assert (done.returncode, done.stdout) == (0, f"ablation: written to {tmp_path / 'home' / 'report.html'}\n")
     again = run("experiment", *words, "--out", tmp_path / "home", "--device", "cpu")

@@ -61,6 +61,17 @@ def test_nothing_is_lost_when_it_ends(workers: int) -> None:
         assert not {"failed", "worker_died", "server"} & set(events)
 
 
+def test_workers_import_no_python_file_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -c`, which starts a worker, would import it in place of the standard library."""
+    executed, bundle = tmp_path / "executed", bundle_of("lightgc2n")
+    (tmp_path / "socket.py").write_text(f"open({str(executed)!r}, 'w')\nraise SystemExit(9)\n")
+    monkeypatch.chdir(tmp_path)
+    words = [sys.executable, "-P", "-m", "lightgc2n", "serve", str(bundle), "--workers", "2", "--port", "0", "--json"]
+    with command(words=words) as (_, client, _):
+        assert client.get("/healthz").status == 200
+    assert not executed.exists()
+
+
 def test_several_workers_add_up_and_replace_each_other() -> None:
     with command(bundle_of("lightgc2n"), "--workers", 2) as (process, client, _):
 
