@@ -26,7 +26,7 @@ class Dataset(Tabular):
 
     Attributes:
         folder: the folder of the prepared dataset; a temporary one until `save` is called.
-        titles: titles of items by item id; results then include them.
+        titles: titles of items by item id: those in the dataset, and those given; results then include them.
         library: the library of the frame that the data came from.
     """
 
@@ -38,9 +38,8 @@ class Dataset(Tabular):
         library: str | None = None,
         titles: Mapping[str, str] | None = None,
     ) -> None:
-        self.folder, self.library, self.titles = folder, library, read_title_map(titles)
-        self._owned = owned
-        self.arrays  # noqa: B018 - loads now, so that a folder without a dataset is an error here
+        self.folder, self.library, self._owned = folder, library, owned
+        self.titles = self.arrays.titles | read_title_map(titles)
 
     @classmethod
     def from_frame(
@@ -52,12 +51,14 @@ class Dataset(Tabular):
         time: str | None = None,
         domain: str | None = None,
         member: str | None = None,
+        title: str | None = None,
         time_unit: str = "auto",
         ties: str = "file",
         seed: int = 0,
         drop_duplicates: bool = False,
         skip_bad: bool = False,
         name: str = "",
+        items: Any = None,
         titles: Mapping[str, str] | None = None,
         progress: bool = True,
     ) -> "Dataset":
@@ -73,13 +74,16 @@ class Dataset(Tabular):
             time: the column with times: datetimes (with or without a time zone), ISO texts, or numbers since 1970.
             domain: the column of the item's domain.
             member: the column of the member who acted: for evaluation only, never a model input.
+            title: the column of item titles.
             time_unit: unit of numeric times: s, ms, us or ns; `auto` infers it from their size.
             ties: order of an account's events with equal times: as in the rows (`file`), or `random`.
             seed: seed of the random order of ties.
             drop_duplicates: drop rows that repeat the account, item and time of another.
             skip_bad: skip rows with missing or invalid values, which are an error otherwise.
             name: name of the dataset.
-            titles: titles of items, by item id.
+            items: a table with one item per row (id, title, categories, year, image): a path or a data frame. It is
+                kept in the dataset.
+            titles: titles of items by item id, in place of those in the dataset.
             progress: show progress.
 
         Raises:
@@ -88,11 +92,11 @@ class Dataset(Tabular):
         with api_call(progress):
             from lightgc2n.data.importing import ImportOptions, import_frame
 
-            columns = _given(account=account, item=item, time=time, domain=domain, member=member)
+            columns = _given(account=account, item=item, time=time, domain=domain, member=member, title=title)
             options = ImportOptions(name=name, columns=columns, time_unit=time_unit, ties=ties, seed=seed,
                                     drop_duplicates=drop_duplicates, skip_bad=skip_bad)  # fmt: skip
             owned = OwnedFolder(DATASET, "data")
-            import_frame(frame, owned.path, options)
+            import_frame(frame, owned.path, options, items=_table(items))
             return cls(owned.path, owned=owned, library=library_of(frame), titles=titles)
 
     @classmethod
@@ -106,6 +110,7 @@ class Dataset(Tabular):
         time: str | None = None,
         domain: str | None = None,
         member: str | None = None,
+        title: str | None = None,
         header: Sequence[str] = (),
         delimiter: str = "",
         time_unit: str = "auto",
@@ -114,6 +119,7 @@ class Dataset(Tabular):
         drop_duplicates: bool = False,
         skip_bad: bool = False,
         name: str = "",
+        items: Any = None,
         titles: Mapping[str, str] | None = None,
         progress: bool = True,
     ) -> "Dataset":
@@ -133,12 +139,12 @@ class Dataset(Tabular):
                 return cls(path, titles=titles)
             from lightgc2n.data.importing import ImportOptions, import_log
 
-            columns = _given(account=account, item=item, time=time, domain=domain, member=member)
+            columns = _given(account=account, item=item, time=time, domain=domain, member=member, title=title)
             options = ImportOptions(format=format, name=name, columns=columns, header=tuple(header),
                                     delimiter=delimiter, time_unit=time_unit, ties=ties, seed=seed,
                                     drop_duplicates=drop_duplicates, skip_bad=skip_bad)  # fmt: skip
             owned = OwnedFolder(DATASET, "data")
-            import_log(path, owned.path, options)
+            import_log(path, owned.path, options, items=_table(items))
             return cls(owned.path, owned=owned, titles=titles)
 
     @classmethod
@@ -284,6 +290,10 @@ def as_dataset(data: Dataset | str | Path) -> Dataset:
 def read_title_map(titles: Mapping[Any, Any] | None) -> dict[str, str]:
     """Return titles by item id, each as one line of text."""
     return {str(item): " ".join(str(title).split()) for item, title in (titles or {}).items()}
+
+
+def _table(items: Any) -> Any:
+    return Path(items) if isinstance(items, str) else items
 
 
 def _given(**columns: str | None) -> dict[str, str]:

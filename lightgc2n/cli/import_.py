@@ -27,6 +27,15 @@ def import_log(
     member_column: Annotated[
         str, typer.Option(help="The column of the member who acted: for evaluation only, never a model input.")
     ] = "",
+    title_column: Annotated[str, typer.Option(help="The column of item titles.")] = "",
+    items: Annotated[
+        Path | None,
+        typer.Option(
+            "--items",
+            metavar="FILE",
+            help="A table with one item per row: id, title, categories, year, image. CSV, TSV, Parquet or movies.dat.",
+        ),
+    ] = None,
     columns: Annotated[
         str, typer.Option(metavar="NAME,NAME,...", help="Column names, for a table without a header.")
     ] = "",
@@ -58,7 +67,7 @@ def import_log(
     from lightgc2n.data.importing import import_log as read
 
     roles = {"account": account_column, "item": item_column, "time": time_column}
-    roles |= {"domain": domain_column, "member": member_column}
+    roles |= {"domain": domain_column, "member": member_column, "title": title_column}
     options = ImportOptions(
         format=format,
         name=name,
@@ -71,4 +80,4 @@ def import_log(
         drop_duplicates=drop_duplicates,
         skip_bad=skip_bad,
     )
-    print_manifest(read(source, out, options, force, tombstones or []), out, json)
+    print_manifest(read(source, out, options, force, tombstones or [], items), out, json)

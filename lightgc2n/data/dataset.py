@@ -9,6 +9,7 @@
     targets.npy            int32 [S, D]    next item of each domain (-1: none), if the source stores it separately
     parts.npy              uint8 [S]       0 train, 1 test, if the source is already split
     labels/                which member acted; only `data.members` reads it, for evaluation
+    catalogue.jsonl        titles, categories, years and images of items, where given; not part of the checksum
 
 Items are numbered across domains. Each domain is one contiguous range, so the item determines the domain.
 """
@@ -27,6 +28,7 @@ import numpy.typing as npt
 from lightgc2n import __version__
 from lightgc2n.config import unknown_name
 from lightgc2n.data.arrays import save_array
+from lightgc2n.data.catalogue import CATALOGUE, Catalogue, CatalogueEntry, format_catalogue, parse_catalogue
 from lightgc2n.errors import DataError, option
 from lightgc2n.files.atomic_writes import sha256
 from lightgc2n.files.folder_kinds import FolderKind
@@ -46,6 +48,7 @@ DATASET = FolderKind(
         "items.txt",
         REJECTED,
         FORGOTTEN,
+        CATALOGUE,
         f"{LABELS}/members.npy",
         f"{LABELS}/members.txt",
         *(f"{name}.npy" for name in ARRAYS),
@@ -84,6 +87,7 @@ class Dataset:
     times: Longs | None = None
     targets: Ints | None = None
     parts: npt.NDArray[np.uint8] | None = None
+    catalogue_text: bytes = b""  # the content of the catalogue's file
 
     @property
     def name(self) -> str:
@@ -96,7 +100,7 @@ class Dataset:
 
     @property
     def checksum(self) -> str:
-        """A checksum over all files of the dataset."""
+        """A checksum over all files of the dataset but its catalogue, so that titles can be added later."""
         return str(self.manifest["checksum"])
 
     @property
@@ -112,6 +116,16 @@ class Dataset:
     @cached_property
     def item_index(self) -> dict[str, int]:
         return {item: index for index, item in enumerate(self.items)}
+
+    @cached_property
+    def catalogue(self) -> dict[str, CatalogueEntry]:
+        """Titles, categories, years and images by item id, where given; also of items without events."""
+        return parse_catalogue(self.catalogue_text)
+
+    @cached_property
+    def titles(self) -> dict[str, str]:
+        """The titles by item id, where known."""
+        return {item: entry.title for item, entry in self.catalogue.items() if entry.title}
 
     def domain(self, name: str) -> Domain:
         for domain in self.domains:
@@ -166,6 +180,7 @@ def write_dataset(
     options: dict[str, Any] | None = None,
     notes: Sequence[str] = (),
     counts: dict[str, int] | None = None,
+    catalogue: Catalogue | None = None,
 ) -> dict[str, Any]:
     """Write all files into `folder` and return the manifest. Use `new_folder` to make that atomic.
 
@@ -194,6 +209,7 @@ def write_dataset(
         if array is not None:
             save_array(folder / f"{file}.npy", np.asarray(array, dtype=dtype))
     files = {str(path.relative_to(folder)): _file_facts(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    described = {"catalogue": _write_catalogue(folder, catalogue, items)} if catalogue else {}
     per_account = np.bincount(sequence_accounts, weights=np.diff(offsets), minlength=len(accounts))
     manifest = {
         "schema": SCHEMA,
@@ -215,6 +231,7 @@ def write_dataset(
         | (counts or {}),
         "files": files,
         "checksum": _combined_checksum(files),
+        **described,
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return manifest
@@ -243,7 +260,7 @@ def _inode(folder: Path) -> int | None:
 
 def _load(folder: Path) -> Dataset:
     manifest = _read_manifest(folder)
-    for file, facts in manifest["files"].items():
+    for file, facts in _all_files(manifest).items():
         path = folder / file
         if not path.is_file() or path.stat().st_size != facts["bytes"]:
             raise DataError(f"{path}: missing, or not {facts['bytes']:,} bytes as in the manifest. Import it again.")
@@ -258,6 +275,7 @@ def _load(folder: Path) -> Dataset:
             accounts=read_ids(folder / "accounts.txt"),
             items=read_ids(folder / "items.txt"),
             domains=tuple(Domain(**domain) for domain in manifest["domains"]),
+            catalogue_text=(folder / CATALOGUE).read_bytes() if "catalogue" in manifest else b"",
             **arrays,
         )
     except (ValueError, KeyError, TypeError) as problem:
@@ -266,7 +284,7 @@ def _load(folder: Path) -> Dataset:
 
 def verify_dataset(folder: Path) -> None:
     """Raise an error if a file has changed since the dataset was written."""
-    for file, facts in _read_manifest(folder)["files"].items():
+    for file, facts in _all_files(_read_manifest(folder)).items():
         if not (folder / file).is_file():
             raise DataError(f"{folder / file}: missing. Import it again.")
         checksum = sha256(folder / file)
@@ -307,6 +325,18 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if checksum != made:
         raise DataError(f"{path}: its checksum does not match its list of files. Import it again.")
     return dict(manifest)
+
+
+def _all_files(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the facts of every file; the catalogue is not among the files of the checksum."""
+    return manifest["files"] | ({CATALOGUE: manifest["catalogue"]} if "catalogue" in manifest else {})
+
+
+def _write_catalogue(folder: Path, catalogue: Catalogue, items: Sequence[str]) -> dict[str, Any]:
+    """Write the catalogue and return its facts for the manifest."""
+    (folder / CATALOGUE).write_bytes(format_catalogue(catalogue))
+    counts = {"items": len(catalogue), "items_without_events": len(set(catalogue) - set(items))}
+    return counts | _file_facts(folder / CATALOGUE)
 
 
 def _file_facts(path: Path) -> dict[str, Any]:

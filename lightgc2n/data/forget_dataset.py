@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lightgc2n.data.catalogue import without_items
 from lightgc2n.data.dataset import (
     DATASET,
     REJECTED,
@@ -84,7 +85,10 @@ def drop_accounts(content: dict[str, Any], gone: Collection[str]) -> list[str]:
             content[name] = np.asarray(content[name])[rows]
     if content.get("members") is not None:
         _drop_unused_members(content)
-    return _drop_items(content, held_by_gone & ~_held_items(content, np.ones(int(kept.sum()), dtype=bool)))
+    items = _drop_items(content, held_by_gone & ~_held_items(content, np.ones(int(kept.sum()), dtype=bool)))
+    if content.get("catalogue"):
+        content["catalogue"] = without_items(content["catalogue"], set(items) - set(content["items"]))
+    return items
 
 
 def _content(dataset: Dataset, members: Members | None) -> dict[str, Any]:
@@ -104,6 +108,7 @@ def _content(dataset: Dataset, members: Members | None) -> dict[str, Any]:
         "times": dataset.times,
         "targets": dataset.targets,
         "parts": dataset.parts,
+        "catalogue": dataset.catalogue,
         **labels,
     }
 

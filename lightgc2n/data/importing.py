@@ -11,12 +11,14 @@ import numpy.typing as npt
 import polars as pl
 
 from lightgc2n.config import unknown_name
+from lightgc2n.data.catalogue import Catalogue, join_catalogues
 from lightgc2n.data.dataset import DATASET, FORGOTTEN, REJECTED, Domain, write_dataset
 from lightgc2n.data.forget_dataset import drop_accounts
 from lightgc2n.data.formats.columns import Coder, Codes, check_unit, listed
 from lightgc2n.data.formats.detect_format import FORMAT, LINES, Source, detect
 from lightgc2n.data.formats.event_tables import TableReader
-from lightgc2n.data.formats.rows import Tally, shown
+from lightgc2n.data.formats.item_tables import clean_text, read_items
+from lightgc2n.data.formats.rows import LONGEST_ID, Tally, shown
 from lightgc2n.data.formats.sequences import read_sequences, read_two_domains
 from lightgc2n.data.formats.table_formats import JsonLines, Separated, TableFormat
 from lightgc2n.data.formats.typed_tables import FRAME, FrameReader, ParquetReader, TypedReader
@@ -58,30 +60,39 @@ class ImportOptions:
 
 
 def import_log(
-    path: Path, out: Path, options: ImportOptions, force: bool = False, tombstones: Sequence[Path] = ()
+    path: Path,
+    out: Path,
+    options: ImportOptions,
+    force: bool = False,
+    tombstones: Sequence[Path] = (),
+    items: Any = None,
 ) -> dict[str, Any]:
     """Read the log at `path` into a prepared dataset at `out` and return its manifest.
 
     Args:
+        items: a table with titles, categories, years and images of items: a path or a data frame.
         tombstones: files written by `forget`; their accounts are left out, and those forgotten in the dataset at `out`.
     """
     refuse_existing(out, force)
     for file in tombstones:
         read_tombstones(file)  # report a wrong file before the log is read
     name = path.resolve().name.lstrip(".").split(".")[0]
-    return _import(detect(path, options.format), name, out, options, force, tombstones)
+    return _import(detect(path, options.format), name, out, options, force, tombstones, items)
 
 
-def import_frame(frame: Any, out: Path, options: ImportOptions, force: bool = False) -> dict[str, Any]:
+def import_frame(
+    frame: Any, out: Path, options: ImportOptions, force: bool = False, items: Any = None
+) -> dict[str, Any]:
     """Read a data frame with one event a row into a prepared dataset at `out` and return its manifest.
 
     The dataset has the checksum of the same rows imported from a file.
 
     Args:
         frame: of pandas, of polars, or an Arrow table.
+        items: a table with titles, categories, years and images of items: a path or a data frame.
     """
     refuse_existing(out, force)
-    return _import(Source("frame", {"all": FRAME}, frame=frame), FRAME.name, out, options, force)
+    return _import(Source("frame", {"all": FRAME}, frame=frame), FRAME.name, out, options, force, items=items)
 
 
 def _import(
@@ -91,18 +102,22 @@ def _import(
     options: ImportOptions,
     force: bool,
     tombstones: Sequence[Path] = (),
+    items: Any = None,
 ) -> dict[str, Any]:
     _check_options(options, source.format)
+    described = read_items(items) if items is not None else {}  # report a wrong file before the log is read
     with new_folder(out, force, kind=DATASET) as folder:
-        refuse_own_input(out, *source.all_files())
+        refuse_own_input(out, *source.all_files(), *([items] if isinstance(items, Path) else []))
         tally = Tally(folder if options.skip_bad else None)
         content = _read(source, options, tally)
         tally.check(", ".join(str(file) for file in source.files.values()))
         files = [*tombstones, *([out / FORGOTTEN] if (out / FORGOTTEN).exists() else [])]
         forgotten = [read_tombstones(file) for file in files]  # read again: `forget` may have run in the meantime
+        content["catalogue"] = join_catalogues(described, content.pop("titles", {}))
         notes = content.pop("notes") + source.notes + tally.notes()
         forgotten_accounts = forgotten_among(content["accounts"], forgotten)
         notes += _leave_out_forgotten(content, forgotten_accounts, folder)
+        notes += _note_on_items(described, content["items"], items)
         if not (folder / REJECTED).exists():
             notes = [note.replace(f" ({REJECTED} lists them)", "") for note in notes]
         for note in notes:
@@ -132,6 +147,23 @@ def _leave_out_forgotten(content: dict[str, Any], forgotten: Collection[str], fo
     drop_accounts(content, forgotten)
     (folder / REJECTED).unlink(missing_ok=True)  # it may name a forgotten account
     return [f"{len(forgotten):,} accounts that were forgotten are left out"]
+
+
+def _note_on_items(described: Catalogue, items: Sequence[str], source: Any) -> list[str]:
+    """Return a note on how many items the item table describes. Raise an error if it has none of the log's items."""
+    if source is None:
+        return []
+    name = _text(source.name) if isinstance(source, Path) else "the table of items"
+    held = sum(item in described for item in set(items))
+    if not held:
+        raise DataError(
+            f"{name}: none of its {len(described):,} items is in the log. Found for example {next(iter(described))!r} "
+            f"here and {items[0]!r} in the log. Are these the same ids?"
+        )
+    return [
+        f"{name} describes {held:,} of {len(set(items)):,} items of the log, "
+        f"and {len(described) - held:,} items without events"
+    ]
 
 
 def _check_options(options: ImportOptions, form: str) -> None:
@@ -173,7 +205,11 @@ def _read_events(source: Source, options: ImportOptions, tally: Tally, progress:
     reader = _reader(source, path, options, tally)
     coders = {role: Coder() for role in ("account", "item", "domain", "member")}
     chunks: dict[str, list[npt.NDArray[Any]]] = {}
+    titles: dict[str, str] = {}
     for frame in reader.frames():
+        if "title" in frame.columns:
+            _collect_titles(frame.select("item", "title"), titles)
+            frame = frame.drop("title")
         for role in frame.columns:
             codes = coders[role].codes(frame[role]) if role in coders else frame[role].to_numpy()
             chunks.setdefault(role, []).append(codes)
@@ -199,7 +235,15 @@ def _read_events(source: Source, options: ImportOptions, tally: Tally, progress:
         left = [name for name in reader.names if name not in reader.columns.values()]
         unused = f" (columns not used: {listed(left)}; name the time column if there is one)" if left else ""
         notes.append(f"no time column: events keep the order of the {rows}{unused}")
-    return _logs_from_events(columns, coders, options, notes) | {"notes": notes}
+    return _logs_from_events(columns, coders, options, notes) | {"notes": notes, "titles": titles}
+
+
+def _collect_titles(rows: pl.DataFrame, titles: dict[str, str]) -> None:
+    """Add the first title of each item that has none yet."""
+    named = rows.filter(pl.col("title").str.strip_chars() != "").unique("item", keep="first", maintain_order=True)
+    for item, title in named.iter_rows():
+        if item not in titles:
+            titles[item] = clean_text(title)[:LONGEST_ID]
 
 
 def _reader(source: Source, path: Path, options: ImportOptions, tally: Tally) -> TypedReader | TableReader:

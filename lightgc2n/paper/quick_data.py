@@ -45,5 +45,6 @@ def cut_windows(logs: Dataset, out: Path) -> None:
             sequence_accounts=np.array(owner),
             events=events,
             source={"dataset": logs.name, "checksum": logs.checksum},
+            catalogue=logs.catalogue,
             notes=["Windows cut from generated households, so that they overlap as published windows do."],
         )

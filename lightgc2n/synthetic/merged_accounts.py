@@ -164,6 +164,7 @@ def _write(
         options=dataclasses.asdict(options),
         notes=_notes(source, options, counts),
         counts=counts,
+        catalogue=source.catalogue,
     )
 
 

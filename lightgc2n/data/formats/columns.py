@@ -24,6 +24,7 @@ USUAL_NAMES = {
     "time": "timestamp ts time datetime unixreviewtime eventtime createdat date watchedat",
     "domain": "domain domainid",
     "member": "member memberid person personid profile profileid",
+    "title": "title itemtitle movietitle producttitle programtitle itemname productname",
 }
 ROLES = tuple(USUAL_NAMES)
 Codes = npt.NDArray[np.int32]
@@ -49,7 +50,7 @@ def find_columns(names: Sequence[str], chosen: Mapping[str, str], where: str) ->
             f"{where}: the header names the column {repeated[0]!r} more than once. Rename one of them, "
             f"or give {HEADER} with a name for each column."
         )
-    plain = {_plain(name): name for name in reversed(names)}
+    plain = {plain_name(name): name for name in reversed(names)}
     columns = {}
     for role, usual in USUAL_NAMES.items():
         if role in chosen:
@@ -60,6 +61,8 @@ def find_columns(names: Sequence[str], chosen: Mapping[str, str], where: str) ->
             columns[role] = chosen[role]
         elif match := next((plain[name] for name in usual.split() if name in plain), None):
             columns[role] = match
+    if "title" not in chosen and columns.get("title") == columns.get("item"):
+        columns.pop("title", None)  # titles serve as item ids
     for role in REQUIRED:
         if role not in columns:
             raise DataError(
@@ -81,7 +84,8 @@ def _of(role: str) -> str:
     return option(f"--{role}-column", f"{role}=")
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """Return the name without case, blanks and punctuation."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
