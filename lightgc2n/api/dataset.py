@@ -53,6 +53,8 @@ class Dataset(Tabular):
         member: str | None = None,
         title: str | None = None,
         time_unit: str = "auto",
+        time_format: str = "",
+        where: str = "",
         ties: str = "file",
         seed: int = 0,
         drop_duplicates: bool = False,
@@ -76,6 +78,8 @@ class Dataset(Tabular):
             member: the column of the member who acted: for evaluation only, never a model input.
             title: the column of item titles.
             time_unit: unit of numeric times: s, ms, us or ns; `auto` infers it from their size.
+            time_format: how dates are written if not as ISO dates, such as `%d.%m.%Y %H:%M`.
+            where: keep only rows that pass one comparison, such as `rating >= 4` or `event = watch`.
             ties: order of an account's events with equal times: as in the rows (`file`), or `random`.
             seed: seed of the random order of ties.
             drop_duplicates: drop rows that repeat the account, item and time of another.
@@ -93,8 +97,9 @@ class Dataset(Tabular):
             from lightgc2n.data.importing import ImportOptions, import_frame
 
             columns = _given(account=account, item=item, time=time, domain=domain, member=member, title=title)
-            options = ImportOptions(name=name, columns=columns, time_unit=time_unit, ties=ties, seed=seed,
-                                    drop_duplicates=drop_duplicates, skip_bad=skip_bad)  # fmt: skip
+            options = ImportOptions(name=name, columns=columns, time_unit=time_unit, time_format=time_format,
+                                    where=where, ties=ties, seed=seed, drop_duplicates=drop_duplicates,
+                                    skip_bad=skip_bad)  # fmt: skip
             owned = OwnedFolder(DATASET, "data")
             import_frame(frame, owned.path, options, items=_table(items))
             return cls(owned.path, owned=owned, library=library_of(frame), titles=titles)
@@ -113,7 +118,10 @@ class Dataset(Tabular):
         title: str | None = None,
         header: Sequence[str] = (),
         delimiter: str = "",
+        encoding: str = "",
         time_unit: str = "auto",
+        time_format: str = "",
+        where: str = "",
         ties: str = "file",
         seed: int = 0,
         drop_duplicates: bool = False,
@@ -129,7 +137,8 @@ class Dataset(Tabular):
             path: the log, or a prepared dataset, which is loaded.
             format: format of the file; `auto` infers it from name and content.
             header: column names of a table without a header.
-            delimiter: field separator of a CSV file; by default detected from its header.
+            delimiter: field separator of a CSV file; by default detected from its first lines.
+            encoding: encoding of a text table, such as `latin-1`; by default UTF-8.
 
         The other arguments are those of `from_frame`.
         """
@@ -141,7 +150,8 @@ class Dataset(Tabular):
 
             columns = _given(account=account, item=item, time=time, domain=domain, member=member, title=title)
             options = ImportOptions(format=format, name=name, columns=columns, header=tuple(header),
-                                    delimiter=delimiter, time_unit=time_unit, ties=ties, seed=seed,
+                                    delimiter=delimiter, encoding=encoding, time_unit=time_unit,
+                                    time_format=time_format, where=where, ties=ties, seed=seed,
                                     drop_duplicates=drop_duplicates, skip_bad=skip_bad)  # fmt: skip
             owned = OwnedFolder(DATASET, "data")
             import_log(path, owned.path, options, items=_table(items))

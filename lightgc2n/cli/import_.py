@@ -1,17 +1,24 @@
 """`lightgc2n import`: read a log into a prepared dataset."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lightgc2n.cli.options import Force, Json, Seed
-from lightgc2n.cli.printing import print_manifest
+from lightgc2n.cli.printing import print_json, print_manifest, print_results
+from lightgc2n.errors import SettingError
+
+if TYPE_CHECKING:
+    from lightgc2n.data.import_preview import Preview
 
 
 def import_log(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A log file, or a folder that holds one.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder for the prepared dataset.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="The folder for the prepared dataset.")
+    ] = None,
     format: Annotated[
         str,
         typer.Option(
@@ -42,8 +49,21 @@ def import_log(
     time_unit: Annotated[
         str, typer.Option(help="auto, s, ms, us, ns or iso; auto infers it from the size of the numbers.")
     ] = "auto",
+    time_format: Annotated[
+        str,
+        typer.Option(metavar="FORMAT", help="How dates are written, such as '%d.%m.%Y %H:%M' for 31.12.2023 20:15."),
+    ] = "",
     delimiter: Annotated[
-        str, typer.Option(help="Field separator of a CSV file; by default detected from its header.")
+        str, typer.Option(help="Field separator of a CSV file; by default detected from its first lines.")
+    ] = "",
+    encoding: Annotated[
+        str, typer.Option(metavar="NAME", help="Encoding of a text table, such as latin-1 or cp1252; by default UTF-8.")
+    ] = "",
+    where: Annotated[
+        str,
+        typer.Option(
+            metavar="COMPARISON", help="Keep only rows that pass one comparison: 'rating >= 4', 'event = watch'."
+        ),
     ] = "",
     ties: Annotated[
         str, typer.Option(help="Order of an account's events with equal times: file (as read) or random.")
@@ -59,10 +79,15 @@ def import_log(
         list[Path] | None,
         typer.Option("--tombstones", metavar="FILE", help="Exclude the accounts that forget wrote to this file."),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show how the log would be read and what would be skipped; write nothing."),
+    ] = False,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Read a log into a prepared dataset."""
+    from lightgc2n.data.import_preview import preview_import
     from lightgc2n.data.importing import ImportOptions
     from lightgc2n.data.importing import import_log as read
 
@@ -75,9 +100,44 @@ def import_log(
         header=tuple(columns.split(",")) if columns else (),
         delimiter=delimiter,
         time_unit=time_unit,
+        time_format=time_format,
+        encoding=encoding,
+        where=where,
         ties=ties,
         seed=seed,
         drop_duplicates=drop_duplicates,
         skip_bad=skip_bad,
     )
+    if dry_run:
+        _show(preview_import(source, options), json)
+        return
+    if out is None:
+        raise SettingError("--out: expected the folder for the prepared dataset. Or give --dry-run to look first.")
     print_manifest(read(source, out, options, force, tombstones or [], items), out, json)
+
+
+def _show(preview: "Preview", as_json: bool) -> None:
+    """Print the first rows, the columns and what would be skipped."""
+    from lightgc2n.experiments.table import Cell, Table
+
+    if as_json:
+        print_json(asdict(preview))
+        return
+    if preview.first:
+        roles = tuple(preview.first[0])
+        headings = tuple(f"{role} ({preview.columns[role]})" if role in preview.columns else role for role in roles)
+        rows = tuple(tuple(Cell(row[role]) for role in roles) for row in preview.first)
+        print_results([Table("rows", f"First rows as they would be read ({preview.format})", headings, rows)])
+    for note in preview.notes:
+        typer.echo(note)
+    if preview.unused:
+        typer.echo(f"columns not used: {', '.join(preview.unused)}")
+    counts = preview.counts
+    filtered, bad = counts.get("filtered_rows", 0), counts["rejected_rows"]
+    typer.echo(f"{counts['rows']:,} rows: {counts['rows'] - filtered - bad:,} would be read", nl=False)
+    typer.echo((f", {filtered:,} left out by --where" if filtered else "") + (f", {bad:,} are bad" if bad else ""))
+    for line in preview.bad:
+        typer.echo(f"  {line}")
+    if bad:
+        typer.echo("A bad row stops the import; --skip-bad skips bad rows and lists them in rejected.tsv.")
+    typer.echo("Nothing was written. Import the log with the same options and --out DIR.")

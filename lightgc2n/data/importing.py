@@ -14,13 +14,16 @@ from lightgc2n.config import unknown_name
 from lightgc2n.data.catalogue import Catalogue, join_catalogues
 from lightgc2n.data.dataset import DATASET, FORGOTTEN, REJECTED, Domain, write_dataset
 from lightgc2n.data.forget_dataset import drop_accounts
-from lightgc2n.data.formats.columns import Coder, Codes, check_unit, listed
+from lightgc2n.data.formats.blocks import ENCODING, check_encoding
+from lightgc2n.data.formats.columns import Coder, Codes, listed
 from lightgc2n.data.formats.detect_format import FORMAT, LINES, Source, detect
 from lightgc2n.data.formats.event_tables import TableReader
 from lightgc2n.data.formats.item_tables import clean_text, read_items
+from lightgc2n.data.formats.row_filter import FILTER, WHERE, read_filter
 from lightgc2n.data.formats.rows import LONGEST_ID, Tally, shown
 from lightgc2n.data.formats.sequences import read_sequences, read_two_domains
 from lightgc2n.data.formats.table_formats import JsonLines, Separated, TableFormat
+from lightgc2n.data.formats.times import check_unit
 from lightgc2n.data.formats.typed_tables import FRAME, FrameReader, ParquetReader, TypedReader
 from lightgc2n.data.tombstones import forgotten_among, keep_tombstones, read_tombstones
 from lightgc2n.errors import DataError, SettingError, option
@@ -53,6 +56,9 @@ class ImportOptions:
     header: Sequence[str] = ()  # column names of a table without a header
     delimiter: str = ""  # of a CSV file; empty: detected from the header
     time_unit: str = "auto"
+    time_format: str = ""  # such as %d.%m.%Y %H:%M; empty: numbers or ISO dates
+    encoding: str = ""  # empty: UTF-8
+    where: str = ""  # one comparison that keeps rows, such as rating >= 4
     ties: str = "file"  # order of an account's events with equal times: as in the file, or random
     seed: int = 0  # for random ties
     drop_duplicates: bool = False
@@ -77,7 +83,14 @@ def import_log(
     for file in tombstones:
         read_tombstones(file)  # report a wrong file before the log is read
     name = path.resolve().name.lstrip(".").split(".")[0]
-    return _import(detect(path, options.format), name, out, options, force, tombstones, items)
+    return _import(detect_source(path, options), name, out, options, force, tombstones, items)
+
+
+def detect_source(path: Path, options: ImportOptions) -> Source:
+    """Return the source at `path` as the options describe it."""
+    check_encoding(options.encoding)
+    read_filter(options.where)
+    return detect(path, options.format, options.encoding, table=bool(options.columns or options.header))
 
 
 def import_frame(
@@ -104,12 +117,12 @@ def _import(
     tombstones: Sequence[Path] = (),
     items: Any = None,
 ) -> dict[str, Any]:
-    _check_options(options, source.format)
+    check_options(options, source.format)
     described = read_items(items) if items is not None else {}  # report a wrong file before the log is read
     with new_folder(out, force, kind=DATASET) as folder:
         refuse_own_input(out, *source.all_files(), *([items] if isinstance(items, Path) else []))
         tally = Tally(folder if options.skip_bad else None)
-        content = _read(source, options, tally)
+        content = read_source(source, options, tally)
         tally.check(", ".join(str(file) for file in source.files.values()))
         files = [*tombstones, *([out / FORGOTTEN] if (out / FORGOTTEN).exists() else [])]
         forgotten = [read_tombstones(file) for file in files]  # read again: `forget` may have run in the meantime
@@ -130,7 +143,7 @@ def _import(
             name=name,
             source=[{"file": _text(file), "sha256": checksum} for file, checksum in sources],
             options=asdict(options) | {"format": source.format, "name": name},
-            counts={"rows": tally.rows, "rejected_rows": tally.rejected},
+            counts=tally.counts(),
             notes=notes,
             **content,
         )
@@ -166,8 +179,9 @@ def _note_on_items(described: Catalogue, items: Sequence[str], source: Any) -> l
     ]
 
 
-def _check_options(options: ImportOptions, form: str) -> None:
-    check_unit(options.time_unit)
+def check_options(options: ImportOptions, form: str) -> None:
+    """Raise an error if an option has an unknown value or does not fit the format."""
+    check_unit(options.time_unit, options.time_format)
     if options.ties not in TIES:
         raise SettingError(f"{option('--ties', 'ties')}: {unknown_name('order', options.ties, TIES)}")
     if options.delimiter and (form != "csv" or len(options.delimiter) != 1 or options.delimiter in '"\r\n\0'):
@@ -175,8 +189,11 @@ def _check_options(options: ImportOptions, form: str) -> None:
             f"{option('--delimiter', 'delimiter')}: expected one character for a CSV file, no quote and no line break, "
             f"found {options.delimiter!r} for {form}."
         )
-    if form in LINES and (options.columns or options.header or options.time_unit != "auto"):
+    timed = options.time_unit != "auto" or options.time_format
+    if form in LINES and (options.columns or options.header or timed or options.where):
         raise SettingError(f"{form} have neither columns nor times. Leave out these options, or give another {FORMAT}.")
+    if form not in TABLE_FORMATS and options.encoding:
+        raise SettingError(f"{ENCODING}: only for text tables ({', '.join(TABLE_FORMATS)}), found {form}.")
 
 
 def _text(name: str) -> str:
@@ -184,7 +201,8 @@ def _text(name: str) -> str:
     return name.encode("utf-8", "replace").decode("utf-8")
 
 
-def _read(source: Source, options: ImportOptions, tally: Tally) -> dict[str, Any]:
+def read_source(source: Source, options: ImportOptions, tally: Tally) -> dict[str, Any]:
+    """Return the content of the dataset, and the notes about it."""
     try:
         if "mixed" in source.files:
             return read_two_domains(source, tally)
@@ -202,7 +220,7 @@ def _read(source: Source, options: ImportOptions, tally: Tally) -> dict[str, Any
 def _read_events(source: Source, options: ImportOptions, tally: Tally, progress: Step) -> dict[str, Any]:
     """Group the events into one log per account, ordered by time if there is one, else as in the file."""
     path = source.files["all"]
-    reader = _reader(source, path, options, tally)
+    reader = table_reader(source, options, tally)
     coders = {role: Coder() for role in ("account", "item", "domain", "member")}
     chunks: dict[str, list[npt.NDArray[Any]]] = {}
     titles: dict[str, str] = {}
@@ -218,23 +236,21 @@ def _read_events(source: Source, options: ImportOptions, tally: Tally, progress:
     tally.read += len(columns.get("account", ()))
     if not columns or not len(columns["account"]):
         content = f"{tally.rejected:,} bad rows only" if tally.rejected else "none"
-        raise DataError(f"{path}: expected events, found {content}.")
+        passing = f" that pass {WHERE} {options.where!r}" if tally.filtered else ""
+        raise DataError(f"{path}: expected events{passing}, found {content}.")
     if len(names := coders["domain"].ids()) > MOST_DOMAINS:
         raise DataError(
             f"{path}: column {reader.columns['domain']}: expected at most {MOST_DOMAINS} domains, "
             f"found {len(names):,}. If the column is not a domain, rename it in the log."
         )
-    notes = ["columns: " + ", ".join(f"{role} from {name!r}" for role, name in reader.columns.items())]
+    notes = column_notes(reader, source)
+    if tally.filtered:
+        notes.append(f"{tally.filtered:,} of {tally.rows:,} rows left out: they do not pass {options.where!r}")
     if reader.times:
         first, last = (
             str(np.datetime64(int(time), "us"))[:16] for time in (columns["time"].min(), columns["time"].max())
         )
         notes.append(f"{reader.times.describe()}: {first} to {last}")
-    else:
-        rows = "rows" if source.frame is not None else "file"
-        left = [name for name in reader.names if name not in reader.columns.values()]
-        unused = f" (columns not used: {listed(left)}; name the time column if there is one)" if left else ""
-        notes.append(f"no time column: events keep the order of the {rows}{unused}")
     return _logs_from_events(columns, coders, options, notes) | {"notes": notes, "titles": titles}
 
 
@@ -246,15 +262,30 @@ def _collect_titles(rows: pl.DataFrame, titles: dict[str, str]) -> None:
             titles[item] = clean_text(title)[:LONGEST_ID]
 
 
-def _reader(source: Source, path: Path, options: ImportOptions, tally: Tally) -> TypedReader | TableReader:
+def column_notes(reader: TypedReader | TableReader, source: Source) -> list[str]:
+    """Return which column was taken for what, and which columns are not used."""
+    taken = {role: name for role, name in reader.columns.items() if role != FILTER}
+    notes = ["columns: " + ", ".join(f"{role} from {name!r}" for role, name in taken.items())]
+    if left := [name for name in reader.names if name not in reader.columns.values()]:
+        notes.append(f"columns not used: {listed(left)}")
+    if not reader.times:
+        rows = "rows" if source.frame is not None else "file"
+        advice = "; name the time column if there is one" if left else ""
+        notes.append(f"no time column: events keep the order of the {rows}{advice}")
+    return notes
+
+
+def table_reader(source: Source, options: ImportOptions, tally: Tally) -> TypedReader | TableReader:
+    """Return the reader of an event table."""
+    path, row_filter, times = source.files["all"], read_filter(options.where), options.time_format or options.time_unit
     if source.frame is not None:
-        return FrameReader(path, tally, options.columns, options.time_unit, frame=source.frame)
+        return FrameReader(path, tally, options.columns, times, row_filter, frame=source.frame)
     if source.format == "parquet":
-        return ParquetReader(path, tally, options.columns, options.time_unit)
+        return ParquetReader(path, tally, options.columns, times, row_filter)
     form = TABLE_FORMATS[source.format]
     if source.format == "csv":
         form = Separated(options.delimiter or source.delimiter, quoted=True)
-    return TableReader(path, form, tally, options.columns, options.time_unit, options.header)
+    return TableReader(path, form, tally, options.columns, times, options.header, source.encoding, row_filter)
 
 
 def _logs_from_events(

@@ -83,9 +83,9 @@ def identify(
 ) -> Identified:
     """Score each method, first with the number of people given, then without."""
     options = options or IdentifyOptions()
+    chosen, left_out = _fitting(choose_methods(methods), dataset.times, options, named=methods)
     accounts, places, logs = shown_logs(dataset, options)
     known = known_people(members, places, logs)
-    chosen, left_out = _fitting(choose_methods(methods), logs, options, named=methods)
     chosen = _with_examples(chosen, dataset, members, options)
     chosen = _of_runs(runs, dataset, accounts) | chosen
     measured: dict[str, dict[str, PeopleMeasures]] = {table: {} for table in TABLES}
@@ -156,13 +156,13 @@ def known_people(members: Members, places: Longs, logs: Logs) -> Known:
 
 
 def _fitting(
-    methods: Mapping[str, Method], logs: Logs, options: IdentifyOptions, named: Sequence[str]
+    methods: Mapping[str, Method], times: Longs | None, options: IdentifyOptions, named: Sequence[str]
 ) -> tuple[dict[str, Method], dict[str, str]]:
     """Return the methods that fit the logs and options, and why others do not; an error if one was named explicitly."""
     lacking = {}
-    if logs.times is None:
+    if times is None:
         lacking["times"] = "needs times, but the logs have none."
-    if logs.times is None or not has_hours(logs.times):
+    if times is None or not has_hours(times):
         lacking["hours"] = "needs hours, but the logs have none."
     if options.accounts != "test":
         lacking["examples"] = "learns from the people of validation accounts. Use --accounts test."

@@ -147,7 +147,7 @@ def test_a_reader_that_loses_a_row_is_caught(
     for place, slow in whole.items():
         monkeypatch.setattr(place, "_slow", lambda *given, slow=slow: slow(*given).head(1))
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(DataError, match=rf"{name}: expected 3 rows, found 1 read and 1 rejected"):
+    with pytest.raises(DataError, match=rf"{name}: expected 3 rows, found 1 read, 0 filtered out and 1 rejected"):
         import_log(tmp_path / name, tmp_path / "out", ImportOptions(skip_bad=True))
     assert [path.name for path in tmp_path.iterdir()] == [name]
 

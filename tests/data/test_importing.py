@@ -239,11 +239,12 @@ def test_a_delimiter_of_several_bytes(tmp_path: Path) -> None:
     assert {account: log[0][1] for account, log in logs_of(tmp_path / "out").items()} == {"a": "x", "b": '5" disk'}
 
 
-def test_columns_that_are_not_used_are_named_when_there_is_no_time(tmp_path: Path) -> None:
+def test_columns_that_are_not_used_are_named(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("user,item,when_watched\na,x,5\n")
     manifest = import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions())
-    assert any(
-        "columns not used: 'when_watched'; name the time column if there is one" in note for note in manifest["notes"]
+    assert "columns not used: 'when_watched'" in manifest["notes"]
+    assert (
+        "no time column: events keep the order of the file; name the time column if there is one" in manifest["notes"]
     )
 
 
@@ -352,9 +353,9 @@ def test_too_many_domains(tmp_path: Path) -> None:
 
 def test_options_that_do_not_fit(tmp_path: Path) -> None:
     (tmp_path / "log.tsv").write_text("a\tx y\n")
-    for options in (ImportOptions(time_unit="ms"), ImportOptions(header=("a",)), ImportOptions(columns={"item": "x"})):
+    for given in ({"time_unit": "ms"}, {"header": ("a",)}, {"columns": {"item": "x"}}, {"where": "x = 1"}):
         with pytest.raises(SettingError, match="logs have neither columns nor times"):
-            import_log(tmp_path / "log.tsv", tmp_path / "out", options)
+            import_log(tmp_path / "log.tsv", tmp_path / "out", ImportOptions(format="logs", **given))  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="unknown unit 'weeks'"):
         import_log(tmp_path / "log.tsv", tmp_path / "out", ImportOptions(time_unit="weeks"))
 

@@ -1,5 +1,6 @@
 """Read a file in blocks of whole records, with constant memory and a line number for every record."""
 
+import codecs
 import gzip
 import io
 import zlib
@@ -13,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lightgc2n.data.formats.records import LONGEST_RECORD, NEWLINE, RETURN, Places, record_ends
-from lightgc2n.errors import DataError, MissingExtraError
+from lightgc2n.errors import DataError, MissingExtraError, SettingError, option
 
 BLOCK_BYTES = 8 * 2**20
 PIECE_BYTES = 2**18
 SHORT_LINE = 8  # bytes
 PACKED_BYTES = 4096  # small, because a few compressed bytes may expand to very many
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+ENCODING = option("--encoding", "encoding=")
 
 
 @dataclass(frozen=True)
@@ -114,17 +116,29 @@ class Block:
         return header, Block(line, self.data[end:], self.ends[self.ends > end] - end, self.well_formed)
 
 
-def read_blocks(path: Path, separator: str = "", block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def read_blocks(path: Path, separator: str = "", block_bytes: int = BLOCK_BYTES, encoding: str = "") -> Iterator[Block]:
     """Yield the file, plain or compressed (.gz, .zst), as blocks of about `block_bytes`.
 
     Args:
         separator: the field separator of a CSV file; empty if every line is a record.
+        encoding: the file's encoding; blocks are always UTF-8.
     """
     try:
-        with _open(path) as stream:
+        with _open(path) as opened:
+            stream = io.BufferedReader(_Recoded(path, opened, encoding)) if encoding else opened
             yield from _blocks(stream, separator, block_bytes)
     except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
         raise DataError(f"{path}: cannot be decompressed: {problem}. Is the file complete?") from None
+
+
+def check_encoding(encoding: str) -> None:
+    """Raise an error if Python knows no text encoding of this name."""
+    try:
+        "a".encode(encoding or "utf-8").decode(encoding or "utf-8")
+    except (LookupError, UnicodeError, ValueError):
+        raise SettingError(
+            f"{ENCODING}: expected the name of an encoding, such as latin-1, cp1252 or utf-16, found {encoding!r}."
+        ) from None
 
 
 def plain_suffix(path: Path) -> str:
@@ -189,6 +203,39 @@ def _open(path: Path) -> BinaryIO:
     if packing == ".zst":
         return io.BufferedReader(_Zstandard(path))
     return path.open("rb")
+
+
+class _Recoded(io.RawIOBase):
+    """The text of a file in any encoding, as UTF-8 bytes."""
+
+    def __init__(self, path: Path, stream: BinaryIO, encoding: str) -> None:
+        self._path, self._stream, self._encoding = path, stream, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._rest, self._line, self._ended = memoryview(b""), 1, False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._rest and not self._ended:
+            chunk = self._stream.read(PIECE_BYTES)
+            self._ended = not chunk
+            self._rest = memoryview(self._decoded(chunk).encode("utf-8", "surrogatepass"))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+    def _decoded(self, chunk: bytes) -> str:
+        try:
+            text = self._decoder.decode(chunk, final=self._ended)
+        except UnicodeError as problem:
+            raise DataError(
+                f"{self._path}: near line {self._line:,}: cannot be read as {self._encoding}: {problem}. "
+                f"Give the right {ENCODING}."
+            ) from None
+        self._line += text.count("\n")
+        return text
 
 
 class _Zstandard(io.RawIOBase):

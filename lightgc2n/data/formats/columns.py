@@ -1,18 +1,16 @@
-"""The columns of a table: which column has which role, ids as integers, and times as microseconds since 1970."""
+"""The columns of a table: which column has which role, and ids as integers."""
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from lightgc2n.config import unknown_name
-from lightgc2n.data.formats.rows import CONTROL_CHARACTERS, SHOWN
-from lightgc2n.errors import DataError, SettingError, option
+from lightgc2n.data.formats.row_filter import FILTER, WHERE, RowFilter
+from lightgc2n.errors import DataError, option
 
 REQUIRED = ("account", "item")
 # Compared without case, blanks and punctuation; the first name in the list wins if a table has several.
@@ -28,21 +26,18 @@ USUAL_NAMES = {
 }
 ROLES = tuple(USUAL_NAMES)
 Codes = npt.NDArray[np.int32]
-MICROSECONDS_PER = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
-UNITS = ("auto", "iso", *MICROSECONDS_PER)
-# The years 1900 to 2262: wide enough for any log, narrow enough to catch a value in another unit.
-EARLIEST, LATEST = -2_208_988_800_000_000, 9_214_646_400_000_000
-ISO_FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
-COMPACT_DATE = r"^(19|20|21)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"  # 20231124; as seconds it would be in 1970
 HEADER = option("--columns", "header=")
 
 
-def find_columns(names: Sequence[str], chosen: Mapping[str, str], where: str) -> dict[str, str]:
+def find_columns(
+    names: Sequence[str], chosen: Mapping[str, str], where: str, row_filter: RowFilter | None = None
+) -> dict[str, str]:
     """Return the column name of each role that the table has; account and item are required.
 
     Args:
         chosen: the columns that the caller has named, by role.
         where: file and line of the header, for errors.
+        row_filter: its column gets the role `filter`; it may have another role too.
     """
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
@@ -55,9 +50,7 @@ def find_columns(names: Sequence[str], chosen: Mapping[str, str], where: str) ->
     for role, usual in USUAL_NAMES.items():
         if role in chosen:
             if chosen[role] not in names:
-                near = get_close_matches(chosen[role], names, n=1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
-                raise DataError(f"{where}: no column {chosen[role]!r} for {_of(role)}.{hint} Found: {listed(names)}.")
+                raise DataError(no_column(chosen[role], names, where, _of(role)))
             columns[role] = chosen[role]
         elif match := next((plain[name] for name in usual.split() if name in plain), None):
             columns[role] = match
@@ -76,7 +69,17 @@ def find_columns(names: Sequence[str], chosen: Mapping[str, str], where: str) ->
                 f"{where}: the column {name!r} would be both {roles[0]} and {roles[1]}. "
                 f"Name another with {_of(roles[0])} or {_of(roles[1])}."
             )
-    return columns
+    if row_filter is not None and row_filter.column not in names:
+        raise DataError(no_column(row_filter.column, names, where, WHERE))
+    return columns if row_filter is None else columns | {FILTER: row_filter.column}
+
+
+def no_column(name: str, names: Sequence[str], where: str, wanted_by: str) -> str:
+    """Return an error sentence that names the missing column and suggests the nearest one."""
+    lower = {one.casefold(): one for one in reversed(names)}
+    near = get_close_matches(name.casefold(), lower, n=1)
+    hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
+    return f"{where}: no column {name!r} for {wanted_by}.{hint} Found: {listed(names)}."
 
 
 def _of(role: str) -> str:
@@ -111,88 +114,3 @@ class Coder:
 
     def ids(self) -> list[str]:
         return list(self._categories.to_series().cast(pl.String))
-
-
-@dataclass(frozen=True)
-class TimeReader:
-    """The format in which one source writes times."""
-
-    unit: str
-
-    def describe(self) -> str:
-        if self.unit == "iso":
-            return "times read as ISO dates, UTC where no zone is given"
-        return f"times read as numbers, {self.unit} since 1970"
-
-    def microseconds(self, texts: pl.Series) -> pl.Series:
-        """Return each time in microseconds; null if it cannot be parsed or is outside the years 1900 to 2262."""
-        texts = texts.str.strip_chars()
-        read = _iso_microseconds(texts) if self.unit == "iso" else self._number_microseconds(texts)
-        return read.set(~read.is_between(EARLIEST, LATEST), None)
-
-    def problem(self, read: str, written: str) -> pl.Expr:
-        """Return why a row's time cannot be used, null if it can."""
-        expected = "an ISO date" if self.unit == "iso" else f"a number of {self.unit} since 1970"
-        text = pl.col(written).fill_null("").str.replace_all(CONTROL_CHARACTERS, " ").str.head(SHOWN)
-        why = pl.format(f"expected {expected} within the years 1900 to 2262, found '{{}}'", text)
-        return pl.when(pl.col(read).is_null()).then(why)
-
-    def _number_microseconds(self, texts: pl.Series) -> pl.Series:
-        factor = MICROSECONDS_PER[self.unit]
-        whole = texts.cast(pl.Int64, strict=False)
-        if factor >= 1:
-            # A float represents every microsecond of the allowed years, and shows where the product would overflow.
-            fits = (whole.cast(pl.Float64) * factor).is_between(EARLIEST, LATEST)
-            exact = whole.set(~fits, None) * int(factor)
-        else:
-            exact = whole // int(1 / factor)
-        if exact.null_count() == texts.null_count():
-            return exact
-        parts = (texts.cast(pl.Float64, strict=False) * factor).round()
-        rounded = parts.set(~(parts.is_finite() & parts.is_between(EARLIEST, LATEST)), None).cast(pl.Int64)
-        return exact.zip_with(whole.is_not_null(), rounded)
-
-
-def check_unit(unit: str) -> None:
-    """Raise an error if the unit is unknown."""
-    if unit not in UNITS:
-        raise SettingError(f"{option('--time-unit', 'time_unit')}: {unknown_name('unit', unit, UNITS)}")
-
-
-def time_reader(unit: str, sample: pl.Series) -> TimeReader:
-    """Return a reader for `unit`; `auto` chooses the unit by the magnitude of the sampled times."""
-    check_unit(unit)
-    if unit != "auto":
-        return TimeReader(unit)
-    sample = sample.str.strip_chars()
-    if len(sample) and sample.str.contains(COMPACT_DATE).all():
-        return TimeReader("iso")
-    numbers = sample.cast(pl.Float64, strict=False)
-    numbers = numbers.filter(numbers.is_finite())
-    if len(numbers) * 2 < len(sample):
-        return TimeReader("iso")
-    size = numbers.abs().median()
-    if not isinstance(size, float) or size < 1e11:  # 1e11 seconds lie in the year 5138, 1e11 ms in 1973
-        return TimeReader("s")
-    return TimeReader("ms" if size < 1e14 else "us" if size < 1e17 else "ns")
-
-
-def _iso_microseconds(texts: pl.Series) -> pl.Series:
-    """Parse ISO 8601 and common variants; each format is tried only on the texts that are not parsed yet."""
-    dashed = texts.str.replace(r"^(\d+)/(\d+)/(\d+)", "$1-$2-$3").str.replace(r"^(\d+-\d+-\d+)[Tt]", "$1 ")
-    dashed = dashed.str.replace(r"^(\d{4})(\d\d)(\d\d)$", "$1-$2-$3")
-    frame = pl.DataFrame({"text": dashed.str.replace(r"(?i)(z|\s*UTC)$", "")})
-    read = pl.Series("time", [None] * len(texts), dtype=pl.Int64)
-    for form in ISO_FORMATS:
-        parsed = frame.select(pl.col("text").str.to_datetime(form, strict=False, time_unit="us").cast(pl.Int64))
-        read = read.zip_with(read.is_not_null(), parsed.to_series())
-        if read.null_count() == texts.null_count():
-            return read
-    return read.zip_with(read.is_not_null(), _zoned_microseconds(frame["text"]))
-
-
-def _zoned_microseconds(texts: pl.Series) -> pl.Series:
-    whole = texts.str.replace(r"(:\d\d(?:\.\d+)?)\s*([+-]\d\d)$", "${1}${2}00")  # an offset in hours only
-    plain = whole.str.replace(r"\s*([+-]\d\d):?(\d\d)$", "${1}${2}").str.replace(r" (\d+:\d+)([+-])", " ${1}:00${2}")
-    parsed = plain.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%z", strict=False, time_unit="us", time_zone="UTC")
-    return parsed.cast(pl.Int64)

@@ -1,6 +1,8 @@
 """Detect the format of a source and the files that belong to it."""
 
+import csv
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ FORMATS = ("auto", *TABLES, *LINES)
 SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 SUFFIXES |= {".pq": "parquet", ".inter": "recbole", ".tsv": "", ".txt": "", ".dat": ""}  # "": the first line tells
 NOT_A_LOG = ("movies.dat", "item_dict.txt", "user_dict.txt")
-SNIFFED_BYTES = 65_536
+SNIFFED_BYTES, SNIFFED_LINES = 65_536, 20
 DELIMITERS = (",", ";", "|", "\t")
 FORMAT = option("--format", "format=")
 
@@ -30,6 +32,7 @@ class Source:
     item_dictionary: Path | None = None
     account_dictionary: Path | None = None
     delimiter: str = ","  # between the fields of a CSV file
+    encoding: str = ""  # UTF-8 if empty
     notes: list[str] = field(default_factory=list)
     frame: Any = None  # a data frame in place of files
 
@@ -40,14 +43,19 @@ class Source:
         return [*self.files.values(), *(path for path in dictionaries if path is not None)]
 
 
-def detect(path: Path, wanted: str = "auto") -> Source:
-    """Return the source at `path`, a file or a folder, in the `wanted` format or the detected one."""
+def detect(path: Path, wanted: str = "auto", encoding: str = "", table: bool = False) -> Source:
+    """Return the source at `path`, a file or a folder, in the `wanted` format or the detected one.
+
+    Args:
+        encoding: the encoding of the file; UTF-8 if empty.
+        table: columns were named, so the file is a table and not one sequence per line.
+    """
     if wanted not in FORMATS:
         raise DataError(f"{FORMAT}: {unknown_name('format', wanted, FORMATS)}")
     if not path.exists():
         raise DataError(f"{path}: no such file or folder. Give a log file, or a folder that contains one.")
     if path.is_dir():
-        source = _detect_folder(path, wanted)
+        source = _detect_folder(path, wanted, encoding, table)
         if wanted not in ("auto", source.format):
             raise DataError(
                 f"{path}: {FORMAT} is {wanted}, but the folder holds {source.format}. Give the path of the file."
@@ -55,17 +63,31 @@ def detect(path: Path, wanted: str = "auto") -> Source:
         return source
     if not path.is_file() and wanted in ("auto", "parquet"):
         raise DataError(f"{path}: a pipe can be read only once. Give its {FORMAT}; parquet cannot be read from a pipe.")
-    kind = wanted if wanted != "auto" else _detect_file(path)
-    return Source(kind, {"all": path}, delimiter=_delimiter(path) if kind == "csv" and path.is_file() else ",")
+    kind = wanted if wanted != "auto" else _detect_file(path, encoding, table)
+    known = kind == "csv" and path.is_file()
+    return Source(kind, {"all": path}, delimiter=_delimiter(path, encoding) if known else ",", encoding=encoding)
 
 
-def _delimiter(path: Path) -> str:
-    """Return the column separator of the header: a comma, unless only another character yields known column names."""
-    line = _first_line(path)
-    return next((sign for sign in DELIMITERS if _is_header([part.strip('"') for part in line.split(sign)])), ",")
+def _delimiter(path: Path, encoding: str) -> str:
+    """Return the column separator of a CSV file; a comma where none fits better."""
+    return _likely_delimiter(_first_lines(path, encoding)) or ","
 
 
-def _detect_folder(folder: Path, wanted: str) -> Source:
+def _likely_delimiter(lines: list[str]) -> str:
+    """Return the sign that yields usual column names, else the one that splits most lines like the header."""
+    try:
+        tables = {sign: list(csv.reader(lines, delimiter=sign)) for sign in DELIMITERS}
+    except csv.Error:
+        return ""
+    for sign, rows in tables.items():
+        if _is_header(rows[0]):
+            return sign
+    split = {sign: len(rows[0]) for sign, rows in tables.items() if len(rows[0]) > 1}
+    alike = {sign: sum(len(row) == width for row in tables[sign]) for sign, width in split.items()}
+    return max(split, key=lambda sign: (alike[sign], split[sign]), default="")
+
+
+def _detect_folder(folder: Path, wanted: str, encoding: str, table: bool) -> Source:
     names = {file.name: file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith(".")}
     domains = {file.stem: file for name, file in names.items() if file.suffix == ".tsv"}
     if len(domains) > 2 and "mixed" in domains:
@@ -83,38 +105,41 @@ def _detect_folder(folder: Path, wanted: str) -> Source:
     if len(logs) != 1:
         listed = ", ".join(file.name for file in logs) or "none"
         raise DataError(f"{folder}: expected one log file, found {listed}. Give the path of the file.")
-    return detect(logs[0], wanted)
+    return detect(logs[0], wanted, encoding, table)
 
 
-def _detect_file(path: Path) -> str:
+def _detect_file(path: Path, encoding: str, table: bool) -> str:
     suffix = plain_suffix(path)
     if SUFFIXES.get(suffix):
         return SUFFIXES[suffix]
-    return _detect_text(path, _first_line(path))
+    return _detect_text(path, _first_lines(path, encoding), table)
 
 
-def _first_line(path: Path) -> str:
-    """Return the first line that is not empty."""
-    for block in read_blocks(path, block_bytes=SNIFFED_BYTES):
+def _first_lines(path: Path, encoding: str) -> list[str]:
+    """Return the first lines that are not empty."""
+    for block in read_blocks(path, block_bytes=SNIFFED_BYTES, encoding=encoding):
         if block.rows:
-            return next(block.records()).data[:SNIFFED_BYTES].decode("utf-8", "replace")
+            records = islice(block.records(), SNIFFED_LINES)
+            return [record.data[:SNIFFED_BYTES].decode("utf-8", "replace") for record in records]
     raise DataError(f"{path}: the file is empty. Expected a log.")
 
 
-def _detect_text(path: Path, line: str) -> str:
+def _detect_text(path: Path, lines: list[str], table: bool) -> str:
+    line = lines[0]
     if "::" in line and "\t" not in line:
         return "movietweetings"
     fields = line.split("\t")
-    if _is_header(fields):
+    many = len(fields) > 2 and bool(fields[-1])
+    if _is_header(fields) or (len(fields) > 1 and table) or (many and plain_suffix(path) == ".tsv"):
         return "tsv"
+    if len(fields) == 1 and _likely_delimiter(lines):
+        return "csv"
     if len(fields) == 2 and fields[1]:
         return "logs"
     if line.endswith("\t"):
         return "windows"
     if len(fields) > 3 and fields[-2][:1].isalpha() and fields[-1][:1].isalpha() and fields[-2][0] != fields[-1][0]:
         return "sessions"
-    if plain_suffix(path) == ".tsv" and len(fields) > 1:
-        return "tsv"
     raise DataError(
         f"{path}:1: cannot detect the format from the first line '{shown(line)}'. "
         f"Give it with {FORMAT}, one of: {', '.join(FORMATS[1:])}."

@@ -14,9 +14,11 @@ import numpy as np
 import polars as pl
 
 from lightgc2n.data.formats.blocks import Block, Record, read_blocks
-from lightgc2n.data.formats.columns import TimeReader, find_columns, time_reader
-from lightgc2n.data.formats.rows import BadRow, BadRowError, Tally, id_problem, record_text, shown
+from lightgc2n.data.formats.columns import find_columns
+from lightgc2n.data.formats.row_filter import FILTER, RowFilter
+from lightgc2n.data.formats.rows import BadRow, BadRowError, Tally, encoding_advice, id_problem, record_text, shown
 from lightgc2n.data.formats.table_formats import TableFormat
+from lightgc2n.data.formats.times import TimeReader, time_reader
 from lightgc2n.errors import DataError
 
 TIME_SAMPLE = 10_000
@@ -35,13 +37,15 @@ class TableReader:
     chosen: Mapping[str, str]  # role -> column name, for columns that the caller has named
     unit: str = "auto"
     header: Sequence[str] = ()  # column names of a file without a header
+    encoding: str = ""  # UTF-8 if empty
+    row_filter: RowFilter | None = None
     names: list[str] = field(default_factory=list)  # all columns of the table
     columns: dict[str, str] = field(default_factory=dict)
     times: TimeReader | None = None
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield good rows, block by block: account, item, and time (µs), domain and member if the table has them."""
-        for block in read_blocks(self.path, self.form.separator if self.form.quoted else ""):
+        for block in read_blocks(self.path, self.form.separator if self.form.quoted else "", encoding=self.encoding):
             if not self.names:
                 if not block.rows:
                     continue
@@ -49,7 +53,7 @@ class TableReader:
             if not block.rows:
                 continue
             if "time" in self.columns and self.times is None:
-                self.times = time_reader(self.unit, self._time_sample(block))
+                self.times = time_reader(self.unit, self._time_sample(block), self._where("time"))
             if block.lines > len(block.ends):
                 block = self._take_apart(block)
             self.tally.rows += block.rows
@@ -66,15 +70,19 @@ class TableReader:
             try:
                 names = self.form.names(record_text(first))
             except BadRowError as problem:
-                raise DataError(f"{where}: no header: {problem.reason}.") from None
+                advice = encoding_advice(problem.reason)
+                raise DataError(f"{where}: no header: {problem.reason}. {advice}".rstrip()) from None
             for name in names:
                 if "\n" in name and self.form.separator in name:
                     raise DataError(
                         f"{where}: the header has an unbalanced quote, which joins it with the next lines: "
                         f"expected a column name, found '{shown(name)}'. Remove the quote."
                     )
-        self.columns, self.names = find_columns(names, self.chosen, where), names
+        self.columns, self.names = find_columns(names, self.chosen, where, self.row_filter), names
         return block
+
+    def _where(self, role: str) -> str:
+        return f"{self.path}: column {self.columns[role]}"
 
     def _names_in_rows(self, block: Block) -> list[str]:
         """Return all names in the first rows; a row may lack some of them."""
@@ -146,8 +154,8 @@ class TableReader:
         frame = self._parsed(block)
         if frame is None:
             return None
-        checked = check_rows(self._by_role(frame), self.columns, self.times)
-        return None if checked["bad"].any() else checked.select(*self.columns)
+        checked = check_rows(self._by_role(frame), self.columns, self.times, self.row_filter)
+        return None if checked["bad"].any() else good_rows(checked, self.columns, self.tally)
 
     def _parsed(self, block: Block) -> pl.DataFrame | None:
         """Return the rows of a block if every row splits into fields, otherwise None."""
@@ -164,7 +172,7 @@ class TableReader:
         checked, bad = self._checked(self.form, block.records())
         bad += checked.filter("bad").select(LINE, "column", "reason", TEXT).rows()
         self.tally.reject(self.path, sorted(bad))
-        return checked.filter(~pl.col("bad")).select(*self.columns)
+        return good_rows(checked, self.columns, self.tally)
 
     def _checked(self, form: TableFormat, records: Iterable[Record]) -> tuple[pl.DataFrame, list[BadRow]]:
         """Return the records that split into fields, each checked, and those that do not."""
@@ -179,14 +187,19 @@ class TableReader:
                 bad.append((record.line, problem.column, problem.reason, first.decode("utf-8", "replace")))
         kinds = dict.fromkeys(self.columns.values(), pl.String) | {LINE: pl.Int64, TEXT: pl.String}
         frame = self._by_role(pl.DataFrame(rows, schema=kinds), keep=(LINE, TEXT))
-        return check_rows(frame, self.columns, self.times), bad
+        return check_rows(frame, self.columns, self.times, self.row_filter), bad
 
     def _by_role(self, frame: pl.DataFrame, keep: Sequence[str] = ()) -> pl.DataFrame:
         return frame.select(*(pl.col(name).alias(role) for role, name in self.columns.items()), *keep)
 
 
-def check_rows(frame: pl.DataFrame, columns: Mapping[str, str], times: TimeReader | None) -> pl.DataFrame:
-    """Return the frame with numeric times, and for each row whether it is `bad`, the `reason` and the `column`."""
+def check_rows(
+    frame: pl.DataFrame, columns: Mapping[str, str], times: TimeReader | None, row_filter: RowFilter | None = None
+) -> pl.DataFrame:
+    """Return the frame with numeric times, and for each row whether it is `bad`, the `reason` and the `column`.
+
+    A row that the filter leaves out is `filtered` and never bad.
+    """
     problems = {role: id_problem(pl.col(role)) for role in ("account", "item", "domain") if role in columns}
     if times is not None:
         frame = frame.with_columns(times.microseconds(frame["time"]).alias("time"), written=pl.col("time"))
@@ -194,8 +207,19 @@ def check_rows(frame: pl.DataFrame, columns: Mapping[str, str], times: TimeReade
     if "member" in columns:  # a missing member is allowed, an invalid name is not
         frame = frame.with_columns(pl.when(pl.col("member") != "").then("member").alias("member"))
         problems["member"] = pl.when(pl.col("member").is_not_null()).then(id_problem(pl.col("member")))
+    filtered = pl.lit(False)
+    if row_filter is not None:
+        unclear = row_filter.problem(pl.col(FILTER))
+        filtered = ~row_filter.keeps(pl.col(FILTER)) & unclear.is_null()
+        problems = {FILTER: unclear, **problems}
     reason = pl.coalesce(*problems.values())
     places = (pl.when(why.is_not_null()).then(pl.lit(columns[role])) for role, why in problems.items())
-    return frame.with_columns(reason=reason, column=pl.coalesce(*places)).with_columns(
-        bad=pl.col("reason").is_not_null()
+    return frame.with_columns(reason=reason, column=pl.coalesce(*places), filtered=filtered).with_columns(
+        bad=pl.col("reason").is_not_null() & ~pl.col("filtered")
     )
+
+
+def good_rows(checked: pl.DataFrame, columns: Mapping[str, str], tally: Tally) -> pl.DataFrame:
+    """Return the rows to keep by role; count those that the filter leaves out."""
+    tally.filtered += int(checked["filtered"].sum())
+    return checked.filter(~pl.col("bad") & ~pl.col("filtered")).select(role for role in columns if role != FILTER)

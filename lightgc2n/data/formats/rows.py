@@ -5,12 +5,13 @@ from pathlib import Path
 
 import polars as pl
 
-from lightgc2n.data.formats.blocks import Record
+from lightgc2n.data.formats.blocks import ENCODING, Record
 from lightgc2n.data.formats.records import LONGEST_RECORD
 from lightgc2n.errors import DataError, option
 
 LONGEST_ID = 1024
 SHOWN = 60
+NOT_UTF8 = "expected UTF-8"
 SKIP_BAD = option("--skip-bad", "skip_bad=True")
 BadRow = tuple[int, str, str, str]  # line, column, reason, text
 CONTROL_CHARACTERS = r"[\x00-\x1f\x7f]"
@@ -33,6 +34,7 @@ class Tally:
     def __init__(self, folder: Path | None = None) -> None:
         self._path = folder / "rejected.tsv" if folder else None
         self.rows = self.read = self.rejected = 0
+        self.filtered = 0  # rows that the row filter leaves out
         self.joined_rows = self.joined_lines = 0  # rows with line breaks inside quotes
 
     def reject(self, path: Path, bad: Sequence[BadRow], place: str = "{path}:{line}") -> None:
@@ -43,7 +45,8 @@ class Tally:
             line, column, reason, _ = bad[0]
             what = f"column {column}: {reason}" if column else reason
             where = place.format(path=path, line=line)
-            raise DataError(f"{where}: {what}. Correct it, or import with {SKIP_BAD}, which drops bad rows.")
+            advice = f"{encoding_advice(reason)}Correct it, or import with {SKIP_BAD}, which drops bad rows."
+            raise DataError(f"{where}: {what}. {advice}")
         with self._path.open("a", encoding="utf-8") as file:
             if self.rejected == 0:
                 file.write("file\tline\tcolumn\treason\ttext\n")
@@ -53,11 +56,17 @@ class Tally:
 
     def check(self, where: str) -> None:
         """Raise an error unless every row of the files was either read or rejected."""
-        if self.read + self.rejected != self.rows:
+        if self.read + self.rejected + self.filtered != self.rows:
             raise DataError(
-                f"{where}: expected {self.rows:,} rows, found {self.read:,} read and {self.rejected:,} rejected. "
+                f"{where}: expected {self.rows:,} rows, found {self.read:,} read, {self.filtered:,} filtered out and "
+                f"{self.rejected:,} rejected. "
                 f"This is a bug in lightgc2n, so nothing was imported: please report it with a few lines of the file."
             )
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts for the manifest."""
+        filtered = {"filtered_rows": self.filtered} if self.filtered else {}
+        return {"rows": self.rows, **filtered, "rejected_rows": self.rejected}
 
     def notes(self) -> list[str]:
         """Return notes on rejected rows and on rows that span lines."""
@@ -73,6 +82,13 @@ class Tally:
         return notes
 
 
+def encoding_advice(reason: str) -> str:
+    """Return the sentence that helps with a file in another encoding, if that is why a row is bad."""
+    if not reason.startswith(NOT_UTF8):
+        return ""
+    return f"Give the file's {ENCODING}, such as {'utf-16' if 'NUL' in reason else 'cp1252 or latin-1'}. "
+
+
 def shown(text: str, most: int = SHOWN) -> str:
     """Return text that fits into one cell of a message: short and without control characters."""
     short = text if len(text) <= most else text[:most] + "…"
@@ -84,12 +100,12 @@ def record_text(record: Record) -> str:
     if len(record.data) > LONGEST_RECORD:
         raise BadRowError("", f"expected a row of at most {LONGEST_RECORD:,} bytes, found a longer one")
     if b"\0" in record.data:
-        raise BadRowError("", "expected UTF-8, found a NUL byte, as in UTF-16 or a binary file")
+        raise BadRowError("", f"{NOT_UTF8}, found a NUL byte, as in UTF-16 or a binary file")
     try:
         return record.data.decode("utf-8")
     except UnicodeDecodeError as problem:
         byte = record.data[problem.start]
-        raise BadRowError("", f"expected UTF-8, found the byte 0x{byte:02x} at position {problem.start + 1}") from None
+        raise BadRowError("", f"{NOT_UTF8}, found the byte 0x{byte:02x} at position {problem.start + 1}") from None
 
 
 def id_problem(value: pl.Expr) -> pl.Expr:

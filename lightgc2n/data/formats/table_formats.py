@@ -113,7 +113,7 @@ class JsonLines:
         self, data: bytes, names: Sequence[str], columns: Mapping[str, str], well_formed: bool = False
     ) -> pl.DataFrame:
         # Polars would write the number 1e3 as 1000, which is a different id.
-        names = [name for role, name in columns.items() if role != "time"]
+        names = [name for role, name in columns.items() if role not in ("time", "filter")]
         ids = "|".join(re.escape(json.dumps(name, ensure_ascii=ascii)) for name in names for ascii in (True, False))
         if re.search(rf"(?:{ids})\s*:\s*(?:-0|-?\d+[.eE])".encode(), data):
             raise pl.exceptions.ComputeError("a number that is not whole")

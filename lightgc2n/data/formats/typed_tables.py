@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import polars as pl
 
-from lightgc2n.data.formats.columns import TimeReader, find_columns, time_reader
-from lightgc2n.data.formats.event_tables import LINE, TEXT, TIME_SAMPLE, check_rows
+from lightgc2n.data.formats.columns import find_columns
+from lightgc2n.data.formats.event_tables import LINE, TEXT, TIME_SAMPLE, check_rows, good_rows
+from lightgc2n.data.formats.row_filter import RowFilter
 from lightgc2n.data.formats.rows import Tally, shown
+from lightgc2n.data.formats.times import TimeReader, time_reader
 from lightgc2n.errors import DataError
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class TypedReader(ABC):
     tally: Tally
     chosen: Mapping[str, str]
     unit: str = "auto"
+    row_filter: RowFilter | None = None
     names: list[str] = field(default_factory=list)  # all columns of the table
     columns: dict[str, str] = field(default_factory=dict)
     times: TimeReader | None = None
@@ -58,8 +61,8 @@ class TypedReader(ABC):
 
     def _frames(self) -> Iterator[pl.DataFrame]:
         self.names = self._names()
-        self.columns = find_columns(self.names, self.chosen, str(self.path))
-        table = self._table(list(self.columns.values()))
+        self.columns = find_columns(self.names, self.chosen, str(self.path), self.row_filter)
+        table = self._table(list(dict.fromkeys(self.columns.values())))
         schema = table.collect_schema()
         if "time" in self.columns and schema[self.columns["time"]].is_temporal():
             self.unit = "us"
@@ -71,12 +74,13 @@ class TypedReader(ABC):
         row = 0
         for batch in table.select(texts).collect_batches(chunk_size=ROWS_PER_BATCH, maintain_order=True):
             if "time" in self.columns and self.times is None:
-                self.times = time_reader(self.unit, batch["time"].drop_nulls().head(TIME_SAMPLE))
+                sample = batch["time"].drop_nulls().head(TIME_SAMPLE)
+                self.times = time_reader(self.unit, sample, f"{self.path}: column {self.columns['time']}")
             numbered = batch.with_row_index(LINE, offset=row + self.first_row).with_columns(pl.lit("").alias(TEXT))
-            checked = check_rows(numbered, self.columns, self.times)
+            checked = check_rows(numbered, self.columns, self.times, self.row_filter)
             bad = checked.filter("bad").select(LINE, "column", "reason", TEXT)
             self.tally.reject(self.path, bad.rows(), self.place)
-            yield checked.filter(~pl.col("bad")).select(*self.columns)
+            yield good_rows(checked, self.columns, self.tally)
             row += len(batch)
 
 

@@ -44,7 +44,9 @@ def test_without_bad_rows_there_is_no_list(tmp_path: Path) -> None:
 def test_rows_read_and_rejected_are_the_rows_of_the_file(tmp_path: Path) -> None:
     tally = Tally(tmp_path)
     tally.rows, tally.read = 1000, 999
-    with pytest.raises(DataError, match=r"^a\.csv: expected 1,000 rows, found 999 read and 0 rejected\."):
+    with pytest.raises(
+        DataError, match=r"^a\.csv: expected 1,000 rows, found 999 read, 0 filtered out and 0 rejected\."
+    ):
         tally.check("a.csv")
     tally.reject(Path("a.csv"), [(9, "", "no good", "")])
     tally.check("a.csv")
