@@ -353,9 +353,9 @@ def test_too_many_domains(tmp_path: Path) -> None:
 
 def test_options_that_do_not_fit(tmp_path: Path) -> None:
     (tmp_path / "log.tsv").write_text("a\tx y\n")
-    for given in ({"time_unit": "ms"}, {"header": ("a",)}, {"columns": {"item": "x"}}, {"where": "x = 1"}):
+    for one in ({"time_unit": "ms"}, {"header": ("a",)}, {"columns": {"item": "x"}}, {"where": "x = 1"}):
         with pytest.raises(SettingError, match="logs have neither columns nor times"):
-            import_log(tmp_path / "log.tsv", tmp_path / "out", ImportOptions(format="logs", **given))  # type: ignore[arg-type]
+            import_log(tmp_path / "log.tsv", tmp_path / "out", ImportOptions(format="logs", **one))  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="unknown unit 'weeks'"):
         import_log(tmp_path / "log.tsv", tmp_path / "out", ImportOptions(time_unit="weeks"))
 
