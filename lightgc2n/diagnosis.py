@@ -11,7 +11,7 @@ from lightgc2n import __version__
 from lightgc2n.devices import DEVICES
 
 MODULE_OF_PACKAGE = {"prometheus-client": "prometheus_client"}
-EXTRAS = ("core", "train", "serve", "report", "tune", "export")
+EXTRAS = ("core", "train", "serve", "store", "report", "tune", "export")
 
 
 def diagnose() -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _needs(extra: str) -> list[tuple[str, str]]:
         wanted, _, marker = line.partition(";")
         in_extra = re.search(r"extra == ['\"](\w+)['\"]", marker)
         if (in_extra.group(1) if in_extra else "core") == extra:
-            match = re.match(r"([A-Za-z0-9_.-]+)\s*(.*)", wanted.strip())
+            match = re.match(r"([A-Za-z0-9_.-]+)(?:\[[^]]*\])?\s*(.*)", wanted.strip())
             assert match is not None, f"a requirement without a name: {line}"
             requirements.append((match.group(1), match.group(2)))
     return requirements

@@ -24,7 +24,7 @@ DATA, HISTORY = option("--data", "data="), option("--history", "history=")
 
 # Packages of the optional extras, which are imported where they are used.
 EXTRA_OF_PACKAGE = (
-    {"matplotlib": "report", "onnx": "export"}
+    {"matplotlib": "report", "onnx": "export", "psycopg": "store", "psycopg_pool": "store"}
     | dict.fromkeys(("torch", "jaxtyping", "polars", "zstandard", "narwhals"), "train")
     | dict.fromkeys(("onnxruntime", "fastapi", "uvicorn", "prometheus_client"), "serve")
 )

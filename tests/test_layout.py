@@ -27,6 +27,7 @@ ORDER = (
     ("export",),
     ("experiments",),
     ("paper",),
+    ("store",),
     ("serving",),
     ("diagnosis",),
     ("api",),

@@ -18,6 +18,7 @@ from lightgc2n.cli.people import people
 from lightgc2n.cli.recommend import recommend
 from lightgc2n.cli.serve import serve
 from lightgc2n.cli.simulate import simulate
+from lightgc2n.cli.store import store
 from lightgc2n.cli.train import train
 from lightgc2n.cli.tune import tune
 
@@ -38,6 +39,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "identify": identify,
     "export": export,
     "serve": serve,
+    "store": store,
     "forget": forget,
     "doctor": doctor,
 }

@@ -1,0 +1,1 @@
+"""Events of live accounts in SQLite or PostgreSQL."""

@@ -1,0 +1,292 @@
+"""The two databases of the event store behind one small interface: SQLite in WAL mode, and PostgreSQL.
+
+Statements are written once with `?` for values. A transaction that ends without an error is durable: SQLite runs with
+`synchronous=FULL`, PostgreSQL with its own `synchronous_commit`.
+"""
+
+import errno
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from lightgc2n.errors import DataError, LightGC2NError, MissingExtraError, OutputError
+from lightgc2n.files.writer_lock import sync_folder
+
+Row = tuple[Any, ...]
+WAIT_SECONDS = 5.0  # for a lock of another writer, or for a connection
+APPLICATION_ID = 0x4C474332  # "LGC2" in the header of an SQLite file: a store of this product
+NAMESPACE = "lightgc2n"  # the schema of our tables in PostgreSQL; tables of the user are never touched
+
+
+class StoreUnavailableError(LightGC2NError):
+    """The database does not answer; a retry may succeed."""
+
+    exit_code = 1
+    status = 503
+
+
+class StoreFullError(StoreUnavailableError):
+    """The disk of the database is full; nothing of the transaction was stored."""
+
+    status = 507
+
+
+class Session(Protocol):
+    """One open transaction."""
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Execute a statement and return its rows, if it has any."""
+
+    def changed(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """Execute a statement and return how many rows it changed."""
+
+    def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
+        """Yield the rows of a query without holding all of them."""
+
+    def copy(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        """Insert many rows in the fastest way."""
+
+
+class Database(Protocol):
+    """A place for tables; safe to use from several threads and processes."""
+
+    name: str  # for messages, without a password
+    key: str  # the type of a primary key that is numbered by the database
+    integer: str  # the type of a 64-bit integer
+    keep_row: str  # ends a SELECT whose rows must stay until the transaction ends
+
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Return the rows of one SELECT outside any transaction: one round trip."""
+
+    def transaction(self, write: bool = True) -> Any:
+        """Return a context manager that yields a `Session`, commits at the end, and rolls back after an error."""
+
+    def vacuum(self) -> None:
+        """Rewrite the files without the space of deleted rows, so that no deleted value stays in them."""
+
+    def close(self) -> None: ...
+
+
+def database_name(url: str) -> str:
+    """Return the address of a store without its password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=f"{parts.username}:***@{host}").geturl()
+
+
+def is_postgres(url: str) -> bool:
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+class SqliteDatabase:
+    """One SQLite file. Each thread has a connection; a writer takes the lock before it reads."""
+
+    key, integer, keep_row = "INTEGER PRIMARY KEY AUTOINCREMENT", "INTEGER", ""
+
+    def __init__(self, path: Path, create: bool = False) -> None:
+        self.name, self._path = str(path), path
+        self._own = threading.local()
+        self._all: list[sqlite3.Connection] = []
+        self._lock = threading.Lock()
+        if create:
+            _create_file(path)
+        elif not path.is_file():
+            raise DataError(f"{path}: no such store. Create one with: lightgc2n store init {path}")
+        self._refuse_foreign(create)
+
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        with self._errors():
+            return self._connection().execute(sql, values).fetchall()
+
+    @contextmanager
+    def transaction(self, write: bool = True) -> Iterator[Session]:
+        with self._errors():
+            connection = self._connection()
+            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            try:
+                yield _SqliteSession(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    def vacuum(self) -> None:
+        with self._errors():
+            connection = self._connection()
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        with self._lock:
+            for connection in self._all:
+                with suppress(sqlite3.Error):
+                    connection.close()
+            self._all.clear()
+            self._own = threading.local()
+
+    def _connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
+        if connection is None:
+            if not self._path.is_file():  # sqlite3 would create an empty file
+                raise StoreUnavailableError(f"{self.name}: the file of the store is gone.")
+            connection = sqlite3.connect(
+                self._path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
+            )
+            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
+                connection.execute(f"PRAGMA {pragma}")
+            self._own.connection = connection
+            with self._lock:
+                self._all.append(connection)
+        return connection
+
+    def _refuse_foreign(self, created: bool) -> None:
+        """Mark a new file as ours; refuse an existing file without the mark."""
+        try:
+            with sqlite3.connect(self._path) as connection:
+                if created:
+                    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+                (found,) = connection.execute("PRAGMA application_id").fetchone()
+            connection.close()
+        except sqlite3.DatabaseError as problem:
+            raise DataError(f"{self.name}: not a store of events: {problem}.") from None
+        if found != APPLICATION_ID:
+            raise DataError(
+                f"{self.name}: an SQLite file that lightgc2n did not create, so it is left alone. "
+                f"Create a store at another path with: lightgc2n store init FILE"
+            )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as problem:
+            kind = StoreFullError if "full" in str(problem) else StoreUnavailableError
+            raise kind(f"{self.name}: {problem}. Try again.") from None
+        except sqlite3.DatabaseError as problem:
+            if isinstance(problem, sqlite3.IntegrityError | sqlite3.ProgrammingError):
+                raise
+            raise StoreUnavailableError(f"{self.name}: {problem}.") from None
+
+
+class _SqliteSession:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def changed(self, sql: str, values: Sequence[Any] = ()) -> int:
+        return self._connection.execute(sql, values).rowcount
+
+    def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
+        yield from self._connection.execute(sql, values)
+
+    def copy(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        marks = ", ".join("?" * len(columns))
+        self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
+
+
+def _create_file(path: Path) -> None:
+    """Create an empty file that only its owner may read; an existing file is never replaced."""
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        raise OutputError(f"{path} exists already. Choose another path for the store.") from None
+    except OSError as problem:
+        full = StoreFullError if problem.errno == errno.ENOSPC else OutputError
+        raise full(f"{path}: cannot be created: {problem.strerror}.") from None
+    os.close(handle)
+    sync_folder(path.parent)
+
+
+class PostgresDatabase:
+    """The schema `lightgc2n` of a PostgreSQL database, through a pool of connections."""
+
+    key, integer, keep_row = "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY", "BIGINT", " FOR KEY SHARE"
+
+    def __init__(self, url: str, connections: int = 4) -> None:
+        try:
+            import psycopg
+            from psycopg_pool import ConnectionPool, PoolTimeout
+        except ModuleNotFoundError:
+            raise MissingExtraError("psycopg", "store") from None
+        self.name, self._psycopg, self._timeout = database_name(url), psycopg, PoolTimeout
+        options = {"autocommit": True, "connect_timeout": int(WAIT_SECONDS), "options": f"-c search_path={NAMESPACE}"}
+        self._pool = ConnectionPool(
+            url, min_size=1, max_size=connections, kwargs=options, open=False, timeout=WAIT_SECONDS,
+            reconnect_timeout=WAIT_SECONDS,
+        )  # fmt: skip
+        self._pool.open(wait=False)
+        # The pool prints each attempt to reconnect; callers get one error instead.
+        logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        with self._errors(), self._pool.connection() as connection:
+            rows: list[Row] = connection.execute(sql.replace("?", "%s"), values).fetchall()
+            return rows
+
+    @contextmanager
+    def transaction(self, write: bool = True) -> Iterator[Session]:
+        with self._errors(), self._pool.connection() as connection, connection.transaction():
+            if not write:
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield _PostgresSession(connection)
+
+    def vacuum(self) -> None:
+        with self._errors(), self._pool.connection() as connection:
+            tables = connection.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = %s", (NAMESPACE,)
+            ).fetchall()
+            for (table,) in tables:
+                connection.execute(f'VACUUM FULL {NAMESPACE}."{table}"')
+
+    def close(self) -> None:
+        self._pool.close(timeout=1.0)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self._timeout:
+            raise StoreUnavailableError(f"{self.name}: no connection within {WAIT_SECONDS:.0f} s. Try again.") from None
+        except self._psycopg.errors.DiskFull as problem:
+            raise StoreFullError(f"{self.name}: {_first_line(problem)}.") from None
+        except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as problem:
+            self._pool.check()  # after a restart of the server, drop all connections that are broken
+            raise StoreUnavailableError(f"{self.name}: {_first_line(problem)}. Try again.") from None
+
+
+class _PostgresSession:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        cursor = self._connection.execute(sql.replace("?", "%s"), values)
+        return cursor.fetchall() if cursor.description else []
+
+    def changed(self, sql: str, values: Sequence[Any] = ()) -> int:
+        return int(self._connection.execute(sql.replace("?", "%s"), values).rowcount)
+
+    def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
+        with self._connection.cursor(name="lightgc2n_stream") as cursor:
+            cursor.itersize = 10_000
+            cursor.execute(sql.replace("?", "%s"), values)
+            yield from cursor
+
+    def copy(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        with self._connection.cursor().copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).partition("\n")[0].rstrip(". ") or type(problem).__name__

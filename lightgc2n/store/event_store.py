@@ -1,0 +1,306 @@
+"""The event store: appends that are durable when they return, histories by account, and erasure.
+
+    store = open_store("events.db")                    # or postgresql://...
+    store.append([NewEvent("h1", "film-7", time)])     # the same id of an account twice counts once
+    store.history("h1", newest=500)
+
+Every write locks the row of its account first, accounts in the order of their ids, so writers of one account are
+serialised and two batches cannot deadlock.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from lightgc2n.errors import DataError
+from lightgc2n.store.databases import (
+    Database,
+    PostgresDatabase,
+    Session,
+    SqliteDatabase,
+    is_postgres,
+)
+from lightgc2n.store.schema import FILLED_FROM, KEY, SCHEMA, create_tables, update_tables, value_of
+
+LONGEST_ID = 512
+EARLIEST, LATEST = -(2**62), 2**62  # microseconds since 1970
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event that is to be stored. Times are microseconds since 1970."""
+
+    account: str
+    item: str
+    time: int
+    id: str | None = None
+    domain: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event of the store; `number` is its place in the order of arrival."""
+
+    number: int
+    item: str
+    time: int
+    id: str | None
+    domain: str | None
+    session: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AccountHistory:
+    """The newest events of an account, oldest first, and the version of the account that they belong to."""
+
+    version: int
+    items: tuple[str, ...]
+    times: tuple[int, ...]
+
+
+class Outcome(Enum):
+    """What became of an event that was sent."""
+
+    STORED = "stored"
+    DUPLICATE = "duplicate"  # the account has an event with this id
+    ERASED = "erased"  # the account, or the event with this id, was erased
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFacts:
+    """The content of a store, counted."""
+
+    schema: int
+    accounts: int
+    items: int
+    events: int
+    erased: int
+    oldest: int | None
+    newest: int | None
+    filled_from: str | None
+
+
+class EventStore:
+    """Events of accounts in a database. Safe to use from several threads and processes."""
+
+    # Account, item and time by the numbers of their rows: all that training needs.
+    ALL_EVENTS = "SELECT account, item, time FROM events ORDER BY account, time, number"
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        update_tables(database)
+        with database.transaction(write=False) as session:
+            self._key = bytes.fromhex(value_of(session, KEY) or "")
+            self.filled_from = value_of(session, FILLED_FROM)
+        self._item_ids: dict[int, str] = {}  # a row of `items` never changes, and its number is not used again
+
+    def append(self, events: Sequence[NewEvent]) -> list[Outcome]:
+        """Store events in one transaction and return what became of each; durable when this returns."""
+        if not events:
+            return []
+        with self.database.transaction() as session:
+            accounts = self._lock(session, sorted({one.account for one in events}))
+            erased = self._erased_events(session, events)
+            allowed = [one for one in events if one.account in accounts and (one.account, one.id) not in erased]
+            fresh = iter(self._insert(session, accounts, allowed))
+        kept = {id(one) for one in allowed}
+        return [next(fresh) if id(one) in kept else Outcome.ERASED for one in events]
+
+    def version(self, account: str) -> int | None:
+        """Return a number that grows with each write of the account; None for an account that is not stored."""
+        rows = self.database.query("SELECT version FROM accounts WHERE id = ?", (account,))
+        return int(rows[0][0]) if rows else None
+
+    def history(self, account: str, newest: int) -> AccountHistory | None:
+        """Return the newest events of an account, or None if there are none."""
+        rows = self.database.query(
+            "SELECT a.version, e.item, e.time FROM accounts a JOIN events e ON e.account = a.number "
+            "WHERE a.id = ? ORDER BY e.time DESC, e.number DESC LIMIT ?",
+            (account, newest),
+        )
+        if not rows:
+            return None
+        rows.reverse()
+        ids = self._ids_of({item for _, item, _ in rows})
+        return AccountHistory(
+            int(rows[0][0]), tuple(ids[item] for _, item, _ in rows), tuple(time for _, _, time in rows)
+        )
+
+    def events(self, account: str, limit: int, before: tuple[int, int] | None = None) -> list[StoredEvent]:
+        """Return a page of an account's events, newest first.
+
+        Args:
+            before: time and number of the last event of the page before.
+        """
+        time, number = before or (LATEST, 0)
+        with self.database.transaction(write=False) as session:
+            rows = session.run(
+                "SELECT e.number, i.id, e.time, e.id, i.domain, e.session FROM events e "
+                "JOIN items i ON i.number = e.item JOIN accounts a ON a.number = e.account "
+                "WHERE a.id = ? AND (e.time < ? OR (e.time = ? AND e.number < ?)) "
+                "ORDER BY e.time DESC, e.number DESC LIMIT ?",
+                (account, time, time, number, limit),
+            )
+        return [StoredEvent(*row) for row in rows]
+
+    def erase_account(self, account: str) -> int:
+        """Erase an account with all its events and return how many there were. Its id cannot be stored again."""
+        with self.database.transaction() as session:
+            numbers = self._lock(session, [account])
+            self._remember(session, self._hash(account))
+            count = session.changed("DELETE FROM events WHERE account = ?", (numbers.get(account, 0),))
+            session.run("DELETE FROM accounts WHERE id = ?", (account,))
+        return count
+
+    def erase_event(self, account: str, *, id: str | None = None, number: int | None = None) -> bool:
+        """Erase one event by its id or its number, and return whether it was there. The id cannot be stored again."""
+        column, value = ("number", number) if id is None else ("id", id)
+        with self.database.transaction() as session:
+            if not session.run("SELECT 1 FROM accounts WHERE id = ?", (account,)):
+                return False
+            owner = self._lock(session, [account]).get(account, 0)
+            ids = session.run(f"SELECT id FROM events WHERE account = ? AND {column} = ?", (owner, value))
+            if id is not None or (ids and ids[0][0] is not None):
+                self._remember(session, self._hash(account, id if id is not None else ids[0][0]))
+            return session.changed(f"DELETE FROM events WHERE account = ? AND {column} = ?", (owner, value)) > 0
+
+    def is_erased(self, account: str) -> bool:
+        """Return whether the account was erased."""
+        return bool(self.database.query("SELECT 1 FROM erased WHERE hash = ?", (self._hash(account),)))
+
+    def facts(self) -> StoreFacts:
+        """Count what is in the store."""
+        with self.database.transaction(write=False) as session:
+            counts = {
+                table: int(session.run(f"SELECT COUNT(*) FROM {table}")[0][0])
+                for table in ("accounts", "items", "events", "erased")
+            }
+            oldest, newest = session.run("SELECT MIN(time), MAX(time) FROM events")[0]
+            schema = int(value_of(session, SCHEMA) or 0)
+            return StoreFacts(schema=schema, **counts, oldest=oldest, newest=newest, filled_from=self.filled_from)
+
+    def erased_among(self, session: Session, accounts: Sequence[str]) -> set[str]:
+        """Return the accounts that were erased."""
+        erased = {str(digest) for (digest,) in session.stream("SELECT hash FROM erased")}
+        return {account for account in accounts if self._hash(account) in erased} if erased else set()
+
+    def compact(self) -> int:
+        """Remove items that no event names, give space back, and return how many items were removed."""
+        with self.database.transaction() as session:
+            gone = session.changed(
+                "DELETE FROM items WHERE NOT EXISTS (SELECT 1 FROM events WHERE events.item = items.number)"
+            )
+        self._item_ids.clear()
+        self.database.vacuum()
+        return gone
+
+    def close(self) -> None:
+        self.database.close()
+
+    def _lock(self, session: Session, accounts: Sequence[str]) -> dict[str, int]:
+        """Lock the rows of accounts, which are sorted, and return their numbers. Erased accounts are left out."""
+        rows = session.run(
+            f"INSERT INTO accounts (id, version) VALUES {_marks(len(accounts), '(?, 1)')} "
+            f"ON CONFLICT (id) DO UPDATE SET version = accounts.version + 1 RETURNING id, number",
+            accounts,
+        )
+        numbers = {str(account): int(number) for account, number in rows}
+        erased = self._erased(session, [self._hash(account) for account in accounts])
+        for account in [account for account in accounts if self._hash(account) in erased]:
+            session.run("DELETE FROM accounts WHERE number = ?", (numbers.pop(account),))
+        return numbers
+
+    def _erased_events(self, session: Session, events: Sequence[NewEvent]) -> set[tuple[str, str | None]]:
+        """Return account and id of the events that were erased before."""
+        hashes = {self._hash(one.account, one.id): (one.account, one.id) for one in events if one.id is not None}
+        return {hashes[digest] for digest in self._erased(session, list(hashes))}
+
+    def _insert(self, session: Session, accounts: dict[str, int], events: Sequence[NewEvent]) -> list[Outcome]:
+        if not events:
+            return []
+        items = self._item_numbers(session, events)
+        rows = [(accounts[one.account], items[one.item], one.time, one.id, one.session) for one in events]
+        new = session.run(
+            f"INSERT INTO events (account, item, time, id, session) VALUES {_marks(len(rows), '(?, ?, ?, ?, ?)')} "
+            f"ON CONFLICT (account, id) WHERE id IS NOT NULL DO NOTHING RETURNING account, id",
+            [value for row in rows for value in row],
+        )
+        stored = {(int(account), id) for account, id in new if id is not None}
+        return [_outcome(accounts[one.account], one.id, stored) for one in events]
+
+    def _item_numbers(self, session: Session, events: Sequence[NewEvent]) -> dict[str, int]:
+        """Return the numbers of the events' items; unknown ones are added, in the order of their ids."""
+        domains = {one.item: one.domain for one in events}
+        numbers: dict[str, int] = {}
+        while missing := sorted(domains.keys() - numbers.keys()):
+            # The rows must stay until the events that name them are stored: `compact` removes unused items.
+            sql = f"SELECT id, number FROM items WHERE id IN ({_marks(len(missing))}){self.database.keep_row}"
+            numbers |= {str(item): int(number) for item, number in session.run(sql, missing)}
+            if unknown := [item for item in missing if item not in numbers]:
+                session.run(
+                    f"INSERT INTO items (id, domain) VALUES {_marks(len(unknown), '(?, ?)')} "
+                    f"ON CONFLICT (id) DO NOTHING",
+                    [value for item in unknown for value in (item, domains[item])],
+                )
+        return numbers
+
+    def _ids_of(self, numbers: set[int]) -> dict[int, str]:
+        """Return the item ids of row numbers, from memory where they are known."""
+        if missing := list(numbers - self._item_ids.keys()):
+            sql = f"SELECT number, id FROM items WHERE number IN ({_marks(len(missing))})"
+            self._item_ids.update(self.database.query(sql, missing))
+        return self._item_ids
+
+    def _hash(self, account: str, event: str | None = None) -> str:
+        """Return a keyed hash of an account, or of an event of it."""
+        text = account if event is None else f"{account}\0{event}"
+        return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
+
+    def _erased(self, session: Session, hashes: Sequence[str]) -> set[str]:
+        """Return those of the hashes that belong to something erased."""
+        if not hashes:
+            return set()
+        rows = session.run(f"SELECT hash FROM erased WHERE hash IN ({_marks(len(hashes))})", hashes)
+        return {str(digest) for (digest,) in rows}
+
+    def _remember(self, session: Session, digest: str) -> None:
+        session.run("INSERT INTO erased (hash) VALUES (?) ON CONFLICT (hash) DO NOTHING", (digest,))
+
+
+def _marks(count: int, row: str = "?") -> str:
+    """Return the placeholders of a list of values, or of rows of values."""
+    return ", ".join([row] * count)
+
+
+def _outcome(account: int, event: str | None, stored: set[tuple[int, str]]) -> Outcome:
+    """Return what became of an event, and mark its id as used: the same id again in the batch is a duplicate."""
+    if event is None:
+        return Outcome.STORED
+    if (account, event) not in stored:
+        return Outcome.DUPLICATE
+    stored.remove((account, event))
+    return Outcome.STORED
+
+
+def create_store(url: str) -> EventStore:
+    """Create an empty store: a new SQLite file, or tables of our own in a PostgreSQL database."""
+    database: Any = PostgresDatabase(url) if is_postgres(url) else SqliteDatabase(_path(url), create=True)
+    create_tables(database)
+    return EventStore(database)
+
+
+def open_store(url: str) -> EventStore:
+    """Open an existing store and bring its schema up to date."""
+    database: Any = PostgresDatabase(url) if is_postgres(url) else SqliteDatabase(_path(url))
+    return EventStore(database)
+
+
+def _path(url: str) -> Path:
+    if "://" in url:
+        raise DataError(f"{url}: expected a path for SQLite, or postgresql://USER@HOST/DATABASE.")
+    return Path(url)
