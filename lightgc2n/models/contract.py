@@ -56,6 +56,11 @@ class Model(nn.Module):
         """Whether `latent_users` can be called."""
         return False
 
+    @property
+    def stored_numbers(self) -> int:
+        """How many counted numbers the model stores besides its parameters; padding of tables does not count."""
+        return 0
+
     def start_epoch(self, epoch: int) -> None:
         """Refresh what is computed once an epoch."""
 

@@ -229,7 +229,7 @@ def evaluate_run(
         "settings": plan.settings,
         "fitted": model.fitted(),
         "parameters": sum(tensor.numel() for tensor in model.parameters()),
-        "stored_numbers": 0,
+        "stored_numbers": model.stored_numbers,
         "epochs": progress.epochs,
         "best_epoch": progress.best_epoch,
         "ended_by": progress.ended_by,

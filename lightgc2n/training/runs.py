@@ -58,6 +58,7 @@ RUN_FOLDER = FolderKind(
         "people/finder.safetensors",
     ),
 )
+COMMIT_VARIABLE = "LIGHTGC2N_COMMIT"
 
 
 @dataclass(frozen=True)
@@ -332,20 +333,27 @@ def _difference(part: str, present: Any, wanted: Any) -> str:
 
 
 def source_commit() -> str | None:
-    """Return the commit of the source if it is a checkout of this project, else None."""
+    """Return the commit of the source if it is a checkout of this project, else None.
+
+    `-dirty` marks a package with changes that are not committed. The environment variable LIGHTGC2N_COMMIT names the
+    commit of a copy without its repository.
+    """
+    if named := os.environ.get(COMMIT_VARIABLE):
+        return named
     package = Path(__file__).resolve().parents[1]
     commands = (
         ["ls-files", "--error-unmatch", "--", f"{package.name}/__init__.py"],
         ["rev-parse", "--show-prefix"],  # empty in the top folder of a repository
         ["rev-parse", "HEAD"],
+        ["diff", "--quiet", "HEAD", "--", package.name],  # 1: there are changes
     )
     try:
-        done = [
+        *done, changes = [
             subprocess.run(["git", *words], cwd=package.parent, capture_output=True, text=True, check=False)
             for words in commands
         ]
     except OSError:  # a bare machine may have no git
         return None
-    if any(one.returncode for one in done) or done[1].stdout.strip():
+    if any(one.returncode for one in done) or done[1].stdout.strip() or not done[2].stdout.strip():
         return None
-    return done[2].stdout.strip() or None
+    return done[2].stdout.strip() + ("-dirty" if changes.returncode else "")

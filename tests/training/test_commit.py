@@ -27,12 +27,12 @@ def repository(folder: Path, *tracked: str) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-def commit_told_in(parent: Path) -> str:
+def commit_told_in(parent: Path, **environment: str) -> str:
     """What the package that stands in `parent` says, in a process of its own."""
     code = "from lightgc2n.training.runs import source_commit; print(source_commit())"
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=parent, env={"PYTHONPATH": str(parent), "PATH": "/usr/bin:/bin"}, check=True,
-        capture_output=True, text=True,
+        [sys.executable, "-c", code], cwd=parent, check=True, capture_output=True, text=True,
+        env={"PYTHONPATH": str(parent), "PATH": "/usr/bin:/bin"} | environment,
     ).stdout.strip()  # fmt: skip
 
 
@@ -62,3 +62,16 @@ def test_a_checkout_of_this_project(tmp_path: Path) -> None:
     git(tmp_path, "add", "--", "lightgc2n")
     git(tmp_path, "commit", "-q", "-m", "the package")
     assert commit_told_in(tmp_path) == git(tmp_path, "rev-parse", "HEAD")
+
+
+def test_changes_that_are_not_committed(tmp_path: Path) -> None:
+    """A copy of a working tree beside an older repository is not that repository's commit."""
+    copied_to(tmp_path)
+    commit = repository(tmp_path, "lightgc2n")
+    with (tmp_path / "lightgc2n" / "zoo.py").open("a") as file:
+        file.write("# newer\n")
+    assert commit_told_in(tmp_path) == f"{commit}-dirty"
+
+
+def test_a_copy_without_a_repository_is_told_its_commit(tmp_path: Path) -> None:
+    assert commit_told_in(copied_to(tmp_path), LIGHTGC2N_COMMIT="c58179d") == "c58179d"

@@ -71,6 +71,11 @@ class Blend(nn.Module):
     def neighbours(self) -> PairCounts:
         return PairCounts(self.columns, self.counts, self.total)
 
+    @property
+    def stored_numbers(self) -> int:
+        """The weights, the mixture and the neighbours."""
+        return len(self.weights) + len(self.mixture) + self.neighbours.stored_numbers
+
     def recount(self, neighbours: PairCounts) -> None:
         """Replace the neighbours by those of newer events."""
         for name in ("columns", "counts", "total"):
@@ -100,7 +105,8 @@ class Blend(nn.Module):
         alone = share.log().clamp(min=LEAST_LOG)
         scores, mixed, chosen = self.weights[0] * alone, self.mixture[0] * share, is_best(share)
         for number, source in enumerate(shares, start=1):
-            for scale, weight in zip(SCALES, self.weights[2 * number - 1 :], strict=False):
+            first = 1 + len(SCALES) * (number - 1)
+            for scale, weight in zip(SCALES, self.weights[first:], strict=False):
                 scores += weight * torch.log1p(source / scale)
             mixed += self.mixture[number] * source
             chosen |= source > 0
@@ -131,6 +137,7 @@ class NoBlend(nn.Module):
 
     is_fitted = False
     is_finished = True
+    stored_numbers = 0
 
     def recount(self, neighbours: PairCounts) -> None:
         """Nothing is counted."""

@@ -36,6 +36,11 @@ class PairCounts:
     counts: Float[Tensor, "M K"]
     total: Float[Tensor, "M"]  # over all items, also those that are not kept
 
+    @property
+    def stored_numbers(self) -> int:
+        """Item and count of every pair, and the totals of items; padding does not count."""
+        return 2 * int(torch.count_nonzero(self.counts)) + int(torch.count_nonzero(self.total))
+
     def to(self, device: torch.device) -> "PairCounts":
         return PairCounts(self.columns.to(device), self.counts.to(device), self.total.to(device))
 

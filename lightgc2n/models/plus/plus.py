@@ -139,6 +139,12 @@ class LightGC2NPlus(Model):
     def has_latent_users(self) -> bool:
         return self.same_person.has_latent_users
 
+    @property
+    def stored_numbers(self) -> int:
+        counted = (self.followers.pair_counts, self.trends, self.blend)
+        small = (self.learned, *self.memory.buffers())
+        return sum(part.stored_numbers for part in counted) + sum(tensor.numel() for tensor in small)
+
     def encode(self) -> Float[Tensor, "M D"]:
         """The item vectors, which are both the input and the output embedding."""
         return self.items

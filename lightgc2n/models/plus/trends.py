@@ -56,6 +56,12 @@ class Trends(nn.Module):
         return len(self.chosen)
 
     @property
+    def stored_numbers(self) -> int:
+        """The time of every snapshot, and item and rates of every entry."""
+        entries = int(torch.count_nonzero(self.rates.sum(dim=2)))
+        return len(self.looked) + entries * (1 + self.half_lives) + self.half_lives
+
+    @property
     def choices(self) -> Float[Tensor, "C H"]:
         """Candidates for `chosen`: all half-lives as learned, none, or a single one at each strength."""
         strength = torch.tensor(STRENGTHS, device=self.chosen.device)
@@ -177,6 +183,7 @@ class NoTrends(nn.Module):
 
     nothing: Float[Tensor, "1"]
     half_lives = 0
+    stored_numbers = 0
 
     def __init__(self) -> None:
         super().__init__()

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -103,6 +104,22 @@ def test_parameters_by_formula() -> None:
     assert sum(parameter.numel() for parameter in model.parameters()) == (
         items * (width + 2) + person + state + steps + memory
     )
+
+
+def test_stored_numbers_are_pairs_totals_and_weights() -> None:
+    model, train = plus(), SPLIT.train
+    pairs: set[tuple[int, int]] = set()
+    near: dict[int, set[int]] = {}
+    for start, stop in zip(train.offsets[:-1], train.offsets[1:], strict=True):
+        log = train.events[start:stop].tolist()
+        pairs |= set(itertools.pairwise(log))
+        for place, item in enumerate(log):
+            near.setdefault(item, set()).update(log[max(0, place - 10) : place], log[place + 1 : place + 11])
+    neighbours = sum(min(12, len(others)) for others in near.values())
+    followers = 2 * len(pairs) + len({before for before, _ in pairs})
+    weights, mixture, balance = 2 + 2 * 6, 1 + 6, 3
+    flags = train.items  # whether an item was learned
+    assert model.stored_numbers == followers + 2 * neighbours + len(near) + weights + mixture + balance + flags
 
 
 def test_validation_decides_how_readily_old_items_come_again() -> None:
