@@ -128,6 +128,11 @@ def refit(run: Path, out: Path, device: str, cross_fit: bool) -> None:
     _, loaded, _ = load_run(run)
     assert isinstance(loaded, LightGC2NPlus)
     columns: dict[str, np.ndarray] = {"owner": split.test.owner, "validation owner": split.validation.owner}
+    alone = copy.deepcopy(loaded.to(device))
+    alone.blend = blend.NoBlend()
+    if cross_fit:
+        columns |= ranked_columns("validation", ALONE, ranked(alone, split, split.validation, device))
+    columns |= ranked_columns("test", ALONE, test_ranks(alone, split, device))
     for name, context in variants(loaded.trends.half_lives > 0).items():
         with context():
             model = unfitted(loaded.to(device))
@@ -135,12 +140,7 @@ def refit(run: Path, out: Path, device: str, cross_fit: bool) -> None:
                 columns |= ranked_columns("validation", name, cross_fitted(model, split, device))
             finish(model, split, device)
             columns |= ranked_columns("test", name, test_ranks(model, split, device))
-    alone = copy.deepcopy(loaded)
-    alone.blend = blend.NoBlend()
-    if cross_fit:
-        columns |= ranked_columns("validation", ALONE, ranked(alone, split, split.validation, device))
-    columns |= ranked_columns("test", ALONE, test_ranks(alone, split, device))
-    np.savez_compressed(out / f"{run.name}.npz", **columns)
+        np.savez_compressed(out / f"{run.name}.npz", **columns)  # what is done stays if time runs out
     print(run.name, f"{100 * columns[f'test MRR@20 {WHOLE}'].mean():.3f}", flush=True)
 
 
