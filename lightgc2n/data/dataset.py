@@ -27,7 +27,6 @@ import numpy.typing as npt
 
 from lightgc2n import __version__
 from lightgc2n.config import unknown_name
-from lightgc2n.data.arrays import save_array
 from lightgc2n.data.catalogue import CATALOGUE, Catalogue, CatalogueEntry, format_catalogue, parse_catalogue
 from lightgc2n.errors import DataError, option
 from lightgc2n.files.atomic_writes import sha256
@@ -346,3 +345,14 @@ def _file_facts(path: Path) -> dict[str, Any]:
 def _combined_checksum(files: dict[str, dict[str, Any]]) -> str:
     lines = "".join(f"{facts['sha256']}  {file}\n" for file, facts in sorted(files.items()))
     return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def save_array(path: Path, array: npt.NDArray[Any]) -> None:
+    """Write an array as `np.save` does, but keep the system's error.
+
+    On a full disk `np.save` raises an `OSError` without an error number, so callers cannot recognise it.
+    """
+    array = np.asarray(array, order="C")
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.data)

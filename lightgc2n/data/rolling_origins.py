@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lightgc2n.data.queries import Queries
-from lightgc2n.data.split_types import Split, Training, ranges
+from lightgc2n.data.split_types import Queries, Split, Training, ranges
 
 CUTS = 6
 

@@ -15,14 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from lightgc2n.data.dataset import TEST_PART, Dataset, Ints, Longs
-from lightgc2n.data.queries import UNSEEN as UNSEEN
-from lightgc2n.data.queries import Queries as Queries
-from lightgc2n.data.queries import queries_at, queries_by_domain, separate_targets
 from lightgc2n.data.split_subsets import with_share_of_training, without_copies
+from lightgc2n.data.split_types import UNSEEN as UNSEEN
+from lightgc2n.data.split_types import Queries as Queries
 from lightgc2n.data.split_types import Split as Split
 from lightgc2n.data.split_types import SplitConfig as SplitConfig
 from lightgc2n.data.split_types import Training as Training
-from lightgc2n.data.split_types import assemble, mask_unseen_accounts, training_part
+from lightgc2n.data.split_types import (
+    assemble,
+    mask_unseen_accounts,
+    queries_at,
+    queries_by_domain,
+    separate_targets,
+    training_part,
+)
 from lightgc2n.data.split_types import ranges as ranges
 from lightgc2n.errors import DataError, option
 

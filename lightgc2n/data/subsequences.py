@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightgc2n.data.dataset import Ints, Longs
-from lightgc2n.data.queries import Queries
-from lightgc2n.data.split_types import Split, ranges
+from lightgc2n.data.split_types import Queries, Split, ranges
 
 Bools = npt.NDArray[np.bool_]
 

@@ -31,7 +31,7 @@ from lightgc2n import __version__, zoo
 from lightgc2n.data.batches import LabelledBatch, make_batch
 from lightgc2n.data.dataset import Dataset, Domain, Longs
 from lightgc2n.data.members import Members
-from lightgc2n.data.queries import Queries
+from lightgc2n.data.split_types import Queries
 from lightgc2n.data.splits import Split, SplitConfig, split_dataset
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.experiments.identify import IdentifyOptions, in_part

@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightgc2n.data.dataset import Dataset, Longs
-from lightgc2n.data.queries import Queries, queries_at
-from lightgc2n.data.split_types import mask_unseen_accounts
+from lightgc2n.data.split_types import Queries, mask_unseen_accounts, queries_at
 from lightgc2n.data.splits import Split, Training
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Floats, session_numbers

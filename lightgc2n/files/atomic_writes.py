@@ -17,7 +17,6 @@ from pathlib import Path
 
 from lightgc2n import __version__
 from lightgc2n.errors import FORCE, OUT, OutputError
-from lightgc2n.files.access_rights import keep_access, keep_access_below, mode_while_written
 from lightgc2n.files.folder_kinds import (
     CLAIM,
     TEMPORARY,
@@ -33,7 +32,10 @@ from lightgc2n.files.writer_lock import (
     READY,
     SCRATCH,
     discard,
+    keep_access,
+    keep_access_below,
     make_folders,
+    mode_while_written,
     set_aside,
     sole_writer,
     staging_folder,

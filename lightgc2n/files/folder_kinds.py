@@ -13,7 +13,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lightgc2n.errors import FORCE, OutputError
-from lightgc2n.files.access_rights import refuse_read_only
 
 TEMPORARY = ".lightgc2n-tmp-"  # prefix of unfinished files; a killed process may leave them in any output folder
 TEMPORARY_NAME = re.compile(re.escape(TEMPORARY) + r"[0-9a-f]{8}-.+", re.DOTALL)
@@ -126,6 +125,17 @@ def refuse_foreign(folder: Path, kind: FolderKind) -> None:
             f"Move {foreign} elsewhere, then try again."
         )
     refuse_read_only(folder)
+
+
+def refuse_read_only(folder: Path) -> None:
+    """Raise an error when this user may not replace a folder, because its files cannot be moved or removed."""
+    for place, _, _ in os.walk(folder):
+        if not os.access(place, os.W_OK | os.X_OK):
+            mode = stat.S_IMODE(Path(place).stat().st_mode)
+            raise OutputError(
+                f"{place} is not writable for this user (mode {mode:04o}), so {folder} is not changed. "
+                f"If it is yours, run: chmod u+w {place}"
+            )
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, str]]:

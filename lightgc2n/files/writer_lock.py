@@ -10,6 +10,8 @@ While a command writes the folder `shop`, the staging folder `.shop.lightgc2n` i
     old          the folder that is being replaced, where the file system cannot exchange two names
 
 The next command that reads or writes `shop` completes or removes what a killed writer left.
+
+The folder or file that replaces another gets the owner, group and access rights of the other.
 """
 
 import ctypes
@@ -28,7 +30,6 @@ from pathlib import Path
 
 from lightgc2n import __version__
 from lightgc2n.errors import OutputError
-from lightgc2n.files.access_rights import mode_while_written
 from lightgc2n.files.folder_kinds import TEMPORARY, FolderKind, is_made_by_us
 
 OWNER, LOCK, NEW, READY, OLD, SCRATCH = "owner.json", "lock", "new", "ready", "old", "scratch"
@@ -256,3 +257,43 @@ def _exchange(one: Path, other: Path) -> None:
     if call(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE):
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), os.fspath(one), None, os.fspath(other))
+
+
+def keep_access(old: Path, new: Path) -> None:
+    """Copy owner, group and mode from `old` to `new`. An owner or group that this user may not set is ignored."""
+    attributes = old.stat()
+    _set_owner(new, attributes)
+    new.chmod(stat.S_IMODE(attributes.st_mode))
+
+
+def keep_access_below(old: Path, new: Path) -> None:
+    """Copy them for a folder and every entry of the same name in it. New entries get the owner of the folder."""
+    if not old.is_dir():
+        return
+    attributes = old.stat()
+    for path in new.rglob("*"):
+        counterpart = old / path.relative_to(new)
+        if counterpart.exists() and not counterpart.is_symlink():
+            keep_access(counterpart, path)
+        else:
+            _set_owner(path, attributes)
+    keep_access(old, new)
+
+
+def mode_while_written(old: Path) -> int:
+    """Return the mode of the temporary file or folder that replaces `old`: no wider than the mode of `old`."""
+    with suppress(OSError):
+        attributes = old.stat()
+        return stat.S_IMODE(attributes.st_mode) & 0o777 | (0o700 if stat.S_ISDIR(attributes.st_mode) else 0o600)
+    return 0o777
+
+
+def _set_owner(path: Path, attributes: os.stat_result) -> None:
+    own = path.stat()
+    for now, wanted, ids in (
+        (own.st_uid, attributes.st_uid, (attributes.st_uid, -1)),
+        (own.st_gid, attributes.st_gid, (-1, attributes.st_gid)),
+    ):
+        if now != wanted:
+            with suppress(PermissionError):
+                os.chown(path, *ids)

@@ -1,3 +1,7 @@
+""""""
+
+import errno
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -5,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightgc2n.data.dataset import Dataset, Domain, load_dataset, read_ids, verify_dataset, write_dataset
+from lightgc2n.data.dataset import Dataset, Domain, load_dataset, read_ids, save_array, verify_dataset, write_dataset
 from lightgc2n.data.members import load_members
 from lightgc2n.errors import DataError
 
@@ -145,3 +149,20 @@ def test_ids_keep_every_sign_but_the_newline(tmp_path: Path) -> None:
     write_dataset(tmp_path, **dataset)
     assert read_ids(tmp_path / "items.txt") == ids
     assert isinstance(load_dataset(tmp_path), Dataset)
+
+
+@pytest.mark.parametrize(
+    "array", [np.arange(5), np.zeros((0, 3), np.int32), np.arange(6).reshape(2, 3), np.arange(6, dtype=np.uint8)[::2]]
+)
+def test_the_bytes_are_those_of_numpy(tmp_path: Path, array: np.ndarray) -> None:
+    save_array(tmp_path / "a.npy", array)
+    expected = io.BytesIO()
+    np.save(expected, array)
+    assert (tmp_path / "a.npy").read_bytes() == expected.getvalue()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_told_by_its_number() -> None:
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        save_array(Path("/dev/full"), np.arange(100_000))
+    assert caught.value.errno == errno.ENOSPC
