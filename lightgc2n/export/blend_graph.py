@@ -12,8 +12,22 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from lightgc2n.export.graph_interface import NOTHING, Events, array
-from lightgc2n.export.onnx_builder import BOOL, FLOAT, INT32, INT64, LAST, Array, Graph, Tables, Value, concat, where
+from lightgc2n.export.onnx_builder import (
+    BOOL,
+    FLOAT,
+    INT32,
+    INT64,
+    LAST,
+    NOTHING,
+    Array,
+    Events,
+    Graph,
+    Tables,
+    Value,
+    array,
+    concat,
+    where,
+)
 from lightgc2n.export.plus_bonuses import FEWEST_CODES, Pairs, room_in_bytes
 from lightgc2n.models.plus.blend import BEHIND, LEARNED_CANDIDATES, LEAST_LOG, LEAST_SHARE, SCALES, Blend
 from lightgc2n.models.plus.counted_sources import (

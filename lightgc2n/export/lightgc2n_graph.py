@@ -11,8 +11,23 @@ import numpy as np
 import torch
 from torch import nn
 
-from lightgc2n.export.graph_interface import ACCOUNT, HELD, Events, LatentUsers, ModelOutputs, array
-from lightgc2n.export.onnx_builder import FLOAT, INT64, LAST, Array, Graph, Tables, Value, concat, where
+from lightgc2n.export.onnx_builder import (
+    ACCOUNT,
+    FLOAT,
+    HELD,
+    INT64,
+    LAST,
+    Array,
+    Events,
+    Graph,
+    LatentUsers,
+    ModelOutputs,
+    Tables,
+    Value,
+    array,
+    concat,
+    where,
+)
 from lightgc2n.layers.squash import SMALLEST_SQUARE
 from lightgc2n.models.lightgc2n.capsules import DynamicRouting, SumOfUsers
 from lightgc2n.models.lightgc2n.convolution import CapsuleConvolution, CapsuleLayer, NoConvolution, PlainConvolution

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lightgc2n.export.graph_interface import Events, array
-from lightgc2n.export.onnx_builder import FLOAT, INT32, INT64, LAST, Graph, Tables, Value, concat
+from lightgc2n.export.onnx_builder import FLOAT, INT32, INT64, LAST, Events, Graph, Tables, Value, array, concat
 from lightgc2n.models.plus.repeat_calibration import LEAK
 from lightgc2n.models.plus.repeat_memory import RECENT, NoRepeatMemory, RepeatMemory
 from lightgc2n.models.plus.transitions import NoTransitions, Transitions

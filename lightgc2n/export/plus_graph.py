@@ -13,8 +13,20 @@ import torch
 from torch.nn.functional import normalize
 
 from lightgc2n.export.blend_graph import write_blend, write_leaving
-from lightgc2n.export.graph_interface import NOTHING, Events, LatentUsers, ModelOutputs, array
-from lightgc2n.export.onnx_builder import LAST, ByteTable, FloatTable, Graph, Tables, Value, concat
+from lightgc2n.export.onnx_builder import (
+    LAST,
+    NOTHING,
+    ByteTable,
+    Events,
+    FloatTable,
+    Graph,
+    LatentUsers,
+    ModelOutputs,
+    Tables,
+    Value,
+    array,
+    concat,
+)
 from lightgc2n.export.plus_bonuses import write_calibration, write_followers, write_memory
 from lightgc2n.models.plus.plus import LightGC2NPlus
 from lightgc2n.models.plus.same_person import SHARPNESS, NewestEventState, OnePerson, PersonState, SamePerson

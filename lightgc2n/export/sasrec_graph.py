@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from lightgc2n.baselines.sasrec import NORM_EPSILON, Block, SASRec
-from lightgc2n.export.graph_interface import Events, ModelOutputs, array
-from lightgc2n.export.onnx_builder import LAST, Graph, Tables, Value, where
+from lightgc2n.export.onnx_builder import LAST, Events, Graph, ModelOutputs, Tables, Value, array, where
 
 IMPOSSIBLE = -1e9  # a masked logit
 

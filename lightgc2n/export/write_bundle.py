@@ -1,4 +1,4 @@
-"""Exports a trained run to a bundle: weights, an ONNX graph, and the server part."""
+"""Exports a trained run to a bundle: weights, an ONNX graph, the server part, and the model card (README.md)."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -17,10 +17,8 @@ from lightgc2n.data.dataset import stored_checksum
 from lightgc2n.data.splits import Split
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.export.account_tables import write_people, write_server
-from lightgc2n.export.graph_interface import HISTORY, ModelOutputs, add_outputs
 from lightgc2n.export.lightgc2n_graph import write_lightgc2n
-from lightgc2n.export.model_card import model_card
-from lightgc2n.export.onnx_builder import INT64, OPSET, Array, Graph, Tables
+from lightgc2n.export.onnx_builder import HISTORY, INT64, OPSET, Array, Graph, ModelOutputs, Tables, add_outputs
 from lightgc2n.export.plus_graph import write_plus
 from lightgc2n.export.sasrec_graph import write_sasrec
 from lightgc2n.files.atomic_writes import new_folder, refuse_existing
@@ -50,11 +48,6 @@ from lightgc2n.recommending.titles import read_titles
 from lightgc2n.recommending.torch_scorer import TorchScorer
 from lightgc2n.training.runs import RunPlan, plan_of, versions
 
-WRITERS: dict[type, Callable[..., ModelOutputs]] = {
-    LightGC2N: write_lightgc2n,
-    LightGC2NPlus: write_plus,
-    SASRec: write_sasrec,
-}
 CUTOFFS = (5, 20)
 
 
@@ -218,3 +211,97 @@ def _smallest(counts: Array) -> Array:
 
 def _write_ids(path: Path, ids: Any) -> None:
     path.write_bytes("".join(f"{one}\n" for one in ids).encode("utf-8"))
+
+
+LIMITS = (
+    "A score orders one list. It is not a probability, and scores of two lists cannot be compared.",
+    "Items without training events come last in every list: the model cannot rank them.",
+    "Without a history the list has the most popular items and is marked as a fallback.",
+    "Metrics were measured on the log that the model was trained on; other audiences may differ.",
+    "Counts in the device part (popularity, transitions) are sums over all accounts, but include pairs of items that "
+    "only one account had in that order.",
+)
+BLEND_LIMITS = (
+    "Scores join what was learned with counts over all accounts: what follows what, which items are within ten events "
+    "of each other, and what was frequent lately. This includes pairs of items that only one account had that close. "
+    "No event after the data of the run is counted.",
+)
+LATENT_USER_LIMITS = ("Every account has the same number of latent users. They are part of the model, not people.",)
+INT8_LIMITS = (
+    "Item tables are quantized to int8 with a scale for each row, and the vectors of the people finder to 4 bits. The "
+    "metrics above were measured before quantization; items with close scores may change places, and so may counts "
+    "of people with close probabilities.",
+)
+PEOPLE_LIMITS = (
+    "The number of people behind a history is an estimate with a probability; who they are is unknown. The people "
+    "finder stores for each item a vector, its number of events, and the days of its first event and on average: for "
+    "an item of only one account these are the days of that account.",
+)
+ACCOUNT_LIMITS = (
+    "`server/` contains the histories of accounts. Protect it like the log itself, and do not send it to clients. "
+    "`lightgc2n forget ACCOUNT --bundle BUNDLE` removes an account.",
+)
+
+
+def model_card(config: Mapping[str, Any], sizes: Mapping[str, int], with_accounts: bool) -> str:
+    """The text of README.md.
+
+    Args:
+        sizes: of the files that are already there, in bytes.
+    """
+    limits = [
+        *LIMITS,
+        *(LATENT_USER_LIMITS if config["latent_users"] else ()),
+        *(INT8_LIMITS if config["int8"] else ()),
+    ]
+    limits += BLEND_LIMITS if config.get("blend") else ()
+    limits += PEOPLE_LIMITS if config["people"] else ()
+    limits += ACCOUNT_LIMITS if with_accounts else ()
+    parts = {
+        "Data": [*_listed(config["data"], ("name", "domain", "accounts", "events", "checksum")), _items(config)],
+        "Protocol": _listed(config["split"]),
+        "Metrics": _metrics(config["metrics"]),
+        "Settings": _listed(config["settings"]),
+        "Limits": [f"- {limit}" for limit in limits],
+        "Files": [f"- {name}: {size:,} bytes" for name, size in sizes.items()],
+        "Versions": _listed({"made by": config["made_by"], "schema": config["schema"], **config["versions"]}),
+    }
+    text = [f"# {config['model']} on {config['data']['name']}", "", _summary(config)]
+    for heading, lines in parts.items():
+        text += ["", f"## {heading}", "", *lines]
+    return "\n".join(text) + "\n"
+
+
+def _summary(config: Mapping[str, Any]) -> str:
+    kind = "bytes (int8)" if config["int8"] else "32-bit floats"
+    return (
+        f"A bundle of lightgc2n: it recommends the next items for a history. Weights are {kind}. "
+        f"Use it with `lightgc2n recommend`, `lightgc2n.load`, or any runtime for ONNX."
+    )
+
+
+def _items(config: Mapping[str, Any]) -> str:
+    names = ", ".join(f"{one['name']} ({one['stop'] - one['start']:,})" for one in config["data"]["domains"])
+    return f"- items: {config['items']:,}; by domain: {names}"
+
+
+def _listed(facts: Mapping[str, Any], names: tuple[str, ...] | None = None) -> list[str]:
+    values = {name: facts.get(name) for name in names or facts}
+    return [f"- {name}: {_shown(value)}" for name, value in values.items() if value not in (None, "")]
+
+
+def _shown(value: Any) -> str:
+    return f"{value:,}" if type(value) is int else str(value)
+
+
+def _metrics(metrics: Mapping[str, Any]) -> list[str]:
+    lines = [f"Of {metrics['targets']:,} test targets, ranked among all items of their domain, seen ones included:", ""]
+    lines += ["| metric | % |", "|---|---|"]
+    return lines + [f"| {name} | {100 * value:.2f} |" for name, value in metrics["values"].items()]
+
+
+WRITERS: dict[type, Callable[..., ModelOutputs]] = {
+    LightGC2N: write_lightgc2n,
+    LightGC2NPlus: write_plus,
+    SASRec: write_sasrec,
+}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lightgc2n.export.graph_interface import NOTHING
+from lightgc2n.export.onnx_builder import NOTHING
 from lightgc2n.people.sessions import HOUR
 from lightgc2n.recommending.bundle_files import FORMAT, OLDEST_SCHEMA, SCHEMA
 from lightgc2n.recommending.bundle_parts import MIDDLE
