@@ -1,17 +1,22 @@
-"""The supported devices: availability, block sizes and memory.
+"""The supported devices: availability, block sizes, memory, and whether the Triton kernels can be used.
 
 All facts about a device are in this file. To add a device, write its class and list it in DEVICES.
 """
 
 import ctypes
+import os
 import platform
 import resource
 import sys
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from lightgc2n.errors import SettingError
+
+WIDEST = 32  # of a matrix in a Triton kernel: 64 x 64 takes 40 s to compile, 32 x 32 takes 5 s; wider ones use cuBLAS
 
 
 @dataclass(frozen=True)
@@ -168,3 +173,18 @@ def keep_memory() -> bool:
         return False
     libc, trim_threshold, mmap_max = ctypes.CDLL(None), -1, -4
     return bool(libc.mallopt(mmap_max, 0) and libc.mallopt(trim_threshold, 2**31 - 1))
+
+
+def has_kernels(tensor: Any) -> bool:
+    """Whether the Triton kernels can be used for a tensor: a GPU, float32 and an installed Triton."""
+    return device_of(tensor).runs_triton and tensor.element_size() == 4 and _uses_triton()
+
+
+def has_matrix_kernels(vectors: Any) -> bool:
+    """The same for kernels that hold a square matrix, which take minutes to compile for wide vectors."""
+    return has_kernels(vectors) and vectors.shape[-1] <= WIDEST
+
+
+@cache
+def _uses_triton() -> bool:
+    return find_spec("triton") is not None and os.environ.get("LIGHTGC2N_KERNELS", "triton") != "plain"

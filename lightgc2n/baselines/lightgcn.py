@@ -19,8 +19,8 @@ from lightgc2n.errors import SettingError
 from lightgc2n.graph.sequential import Edges, build_graph
 from lightgc2n.layers.holdings import even_weights
 from lightgc2n.layers.pooling import distinct, first_occurrences, pooled_events
-from lightgc2n.layers.propagation import WeightedSum
 from lightgc2n.layers.sampled_losses import candidates_of, softmax_loss
+from lightgc2n.layers.sparse import WeightedSum
 from lightgc2n.models.contract import Model
 
 SPREAD = 0.1  # standard deviation of the initial embeddings; better than Xavier's without a non-linearity

@@ -22,7 +22,7 @@ from lightgc2n.graph.domain_graph import DIRECTIONS, build_domain_graph, build_i
 from lightgc2n.graph.sequential import Edges
 from lightgc2n.layers.account_graph import WEIGHTS, AccountGraph, Nodes, saved_edges
 from lightgc2n.layers.domain_views import newest_views
-from lightgc2n.layers.propagation import WeightedSum, rows_of
+from lightgc2n.layers.sparse import WeightedSum, rows_of
 
 EPSILON = 1e-8  # added to every variance
 FROM_GRAPH, FROM_ATTENTION = 0.9, 0.1  # fixed weights of both parts, from the authors

@@ -14,8 +14,7 @@ import torch
 
 from lightgc2n.errors import LightGC2NError, ScoreError
 from lightgc2n.experiments.subprocesses import Child, TimeBudget, as_child, last_line, run_children
-from lightgc2n.training.checkpoints import METRICS, Progress, load_checkpoint
-from lightgc2n.training.loop import LAST
+from lightgc2n.training.checkpoints import LAST, METRICS, Progress, load_checkpoint
 from lightgc2n.training.run import OpenData, train_run
 from lightgc2n.training.runs import plan_of
 

@@ -25,7 +25,7 @@ from lightgc2n.layers.edge_attention import (
     sum_along_edges,
 )
 from lightgc2n.layers.pooling import distinct
-from lightgc2n.layers.propagation import rows_of
+from lightgc2n.layers.sparse import rows_of
 
 SLOPE = 0.2  # of the leaky ReLU, TensorFlow's default
 SHORTEST = 1e-6  # shorter vectors are not normalised to length one

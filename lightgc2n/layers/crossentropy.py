@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightgc2n.devices import device_of
-from lightgc2n.layers.kernels.support import has_kernels
+from lightgc2n.devices import device_of, has_kernels
 
 
 def linear_cross_entropy(

@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from lightgc2n.devices import device_of
 from lightgc2n.graph.sequential import Edges
-from lightgc2n.layers.propagation import RowSums
+from lightgc2n.layers.sparse import RowSums
 
 
 class EdgeList(nn.Module):

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from lightgc2n.data.batches import Batch
-from lightgc2n.layers.propagation import rows_of
+from lightgc2n.layers.sparse import rows_of
 
 
 def running_sums(rows: Float[Tensor, "M D"], log: Int[Tensor, "B T"], pooling: str) -> Float[Tensor, "B T D"]:

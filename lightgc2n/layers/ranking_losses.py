@@ -13,9 +13,9 @@ from torch.nn.functional import embedding, pad
 
 from lightgc2n.data.batches import TrainingBatch
 from lightgc2n.layers.crossentropy import linear_cross_entropy
-from lightgc2n.layers.propagation import entries_of, rows_of
 from lightgc2n.layers.recurrent import ItemVectors
 from lightgc2n.layers.sampled_losses import sampled_softmax
+from lightgc2n.layers.sparse import entries_of, rows_of
 
 TINY = 1e-24  # inside a logarithm
 

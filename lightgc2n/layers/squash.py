@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from lightgc2n.layers.kernels.support import has_kernels
+from lightgc2n.devices import has_kernels
 
 SMALLEST_SQUARE = 1e-12  # keeps the gradient of the root finite at 0
 

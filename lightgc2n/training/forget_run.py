@@ -9,11 +9,10 @@ from lightgc2n.errors import DataError
 from lightgc2n.files.atomic_writes import new_folder
 from lightgc2n.files.folder_kinds import refuse_foreign
 from lightgc2n.files.writer_lock import recover
-from lightgc2n.training.checkpoints import save_checkpoint
-from lightgc2n.training.loop import BEST, FORGET
+from lightgc2n.training.checkpoints import BEST, save_checkpoint, warm_start, write_vocabularies
+from lightgc2n.training.loop import FORGET
 from lightgc2n.training.run import finish, new_model, open_data, validation
 from lightgc2n.training.runs import RUN_FOLDER, load_run, plan_of, read_run, sole_trainer, write_run
-from lightgc2n.training.warm_start import warm_start, write_vocabularies
 
 
 def accounts_in_run(run: Path, accounts: Collection[str]) -> list[str]:

@@ -24,9 +24,8 @@ from lightgc2n.metrics.ranking import SELECTION_CUTOFF, Floats, reciprocal_rank
 from lightgc2n.metrics.ranks import Scorer, batches_in_domains, ranks_in_domains
 from lightgc2n.models.contract import Model, Origin
 from lightgc2n.progress import say
-from lightgc2n.training.checkpoints import Progress, load_checkpoint, save_checkpoint
-from lightgc2n.training.estimate import estimate
-from lightgc2n.training.loop import BEST, TrainingConfig, resume_from, train
+from lightgc2n.training.checkpoints import BEST, Progress, load_checkpoint, save_checkpoint, warm_start
+from lightgc2n.training.loop import TrainingConfig, estimate, resume_from, train
 from lightgc2n.training.runs import (
     TESTED,
     RunPlan,
@@ -37,7 +36,6 @@ from lightgc2n.training.runs import (
     sole_trainer,
     start_run,
 )
-from lightgc2n.training.warm_start import warm_start
 
 CHOOSING_CUTOFF = 20  # checkpoints are selected by validation MRR at this cutoff
 OpenData = tuple[Dataset, Split]  # loaded, verified against its checksums, and split

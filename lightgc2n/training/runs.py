@@ -34,9 +34,19 @@ from lightgc2n.files.atomic_writes import new_file, remove_leftovers
 from lightgc2n.files.folder_kinds import FolderKind, is_temporary, refuse_linked
 from lightgc2n.files.writer_lock import make_folders, recover
 from lightgc2n.models.contract import Model
-from lightgc2n.training.checkpoints import BOARD, EVENTS, METRICS, Progress, epochs_of, load_checkpoint
-from lightgc2n.training.loop import BEST, LAST, TrainingConfig
-from lightgc2n.training.warm_start import vocabulary_files, write_vocabularies
+from lightgc2n.training.checkpoints import (
+    BEST,
+    BOARD,
+    EVENTS,
+    LAST,
+    METRICS,
+    Progress,
+    epochs_of,
+    load_checkpoint,
+    vocabulary_files,
+    write_vocabularies,
+)
+from lightgc2n.training.loop import TrainingConfig
 
 RUN, TESTED = "run.json", "results.json"
 DEFAULT_MODEL = "lightgc2n"

@@ -21,7 +21,7 @@ from lightgc2n.experiments.plan_summary import summarise, write_summary
 from lightgc2n.experiments.plans import read_plan
 from lightgc2n.experiments.save_results import read_ranks
 from lightgc2n.synthetic.households import HouseholdConfig, generate
-from lightgc2n.training.loop import BEST, LAST
+from lightgc2n.training.checkpoints import BEST, LAST
 from lightgc2n.training.run import evaluate_run
 from lightgc2n.training.runs import sole_trainer
 from tests.cli.test_commands import run

@@ -26,8 +26,8 @@ from lightgc2n.experiments.trials import LOG, Trial, train_trials
 from lightgc2n.experiments.tuning import Tuned, TuningPlan, tune
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training import run as run_module
-from lightgc2n.training.checkpoints import METRICS
-from lightgc2n.training.loop import BEST, LAST, TrainingConfig
+from lightgc2n.training.checkpoints import BEST, LAST, METRICS
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import open_data, train_run
 from lightgc2n.training.runs import RunPlan, plan_of
 from tests.cli.test_commands import run

@@ -24,8 +24,7 @@ from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.load_run import load_run as load
 from lightgc2n.recommending.load_run import load_with_split
 from lightgc2n.recommending.recommender import Recommender
-from lightgc2n.training.checkpoints import load_checkpoint
-from lightgc2n.training.loop import BEST
+from lightgc2n.training.checkpoints import BEST, load_checkpoint
 from lightgc2n.training.run import evaluate_run
 from tests.export.test_onnx_tables import computed
 from tests.export.town import BY_TIME, bundle_of, run_of

@@ -20,8 +20,8 @@ from lightgc2n.recommending.bundle_files import part_sizes
 from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.load_run import load_run as load
 from lightgc2n.recommending.load_run import load_with_split
-from lightgc2n.training.checkpoints import load_checkpoint
-from lightgc2n.training.loop import BEST, TrainingConfig
+from lightgc2n.training.checkpoints import BEST, load_checkpoint
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import evaluate_run, train_run
 from lightgc2n.training.runs import RunPlan
 from tests.cli.test_commands import run

@@ -16,7 +16,7 @@ from lightgc2n.devices import CPU, DEVICES
 from lightgc2n.graph.sequential import Edges
 from lightgc2n.layers.edge_attention import EdgeList, RefreshedWeights, edge_products, edge_softmax, sum_along_edges
 from tests.layers import slow_propagation as slow_layers
-from tests.layers.test_propagation import assert_same, listed, with_gradients
+from tests.layers.test_sparse import assert_same, listed, with_gradients
 
 NODES, WIDTH = 9, 3
 PAIRS = st.sets(st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1)), min_size=1)

@@ -1,12 +1,18 @@
-"""Sparse tables say the same as dense ones."""
+"""Sparse tables against dense ones, and sums along edges against slow loops."""
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor, tensor
 from torch.testing import assert_close
 
-from lightgc2n.layers.sparse import SparseRows, count_pairs
+from lightgc2n.graph.sequential import Edges, build_graph
+from lightgc2n.layers.sparse import SparseRows, WeightedSum, count_pairs, rows_of
+from tests.graph.logs import LOGS, training_of
+from tests.layers import slow_propagation as slow_layers
 
 PAIRS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.floats(0.5, 2)), max_size=20)
 
@@ -40,3 +46,49 @@ def test_the_product_is_that_of_the_dense_table(pairs: list[tuple[int, int, floa
     sparse, dense = table(pairs)
     right = torch.arange(10, dtype=torch.float64).reshape(5, 2)
     assert_close(sparse.times(right), dense @ right)
+
+
+WIDTH = 3
+
+
+def listed(edges: Edges) -> tuple[Tensor, Tensor, Tensor]:
+    rows = np.repeat(np.arange(len(edges.offsets) - 1), np.diff(edges.offsets))
+    return torch.from_numpy(rows), torch.from_numpy(edges.columns), torch.from_numpy(edges.weights)
+
+
+def with_gradients(function: Callable[..., Tensor], *inputs: Tensor) -> list[Tensor]:
+    """The value, and the gradient of a fixed mixture of it by each input."""
+    leaves = [value.clone().requires_grad_() for value in inputs]
+    found = function(*leaves)
+    mixture = torch.linspace(-1, 1, found.numel()).view_as(found)
+    whole = (found * mixture).sum() + sum(0 * leaf.sum() for leaf in leaves)  # so that each has a gradient, if only 0
+    return [found.detach(), *torch.autograd.grad(whole, leaves)]
+
+
+def assert_same(fast: list[Tensor], slow: list[Tensor]) -> None:
+    assert_close(fast[0], slow[0], rtol=1e-5, atol=1e-5)
+    for quick, plainly in zip(fast[1:], slow[1:], strict=True):
+        assert_close(quick, plainly, rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=40)
+@given(LOGS, st.integers(0, 1000))
+def test_weighted_sums_are_those_of_the_plain_layer(logs: list[list[int]], seed: int) -> None:
+    graph = build_graph(training_of(logs))
+    torch.manual_seed(seed)
+    for edges in (graph.items_of_account, graph.accounts_of_item, graph.items_before_item):
+        table, height = torch.randn(edges.width, WIDTH), len(edges.offsets) - 1
+        rows, columns, weights = listed(edges)
+        slow = with_gradients(
+            lambda t, r=rows, c=columns, w=weights, h=height: slow_layers.weighted_sum(t, r, c, w, h), table
+        )
+        assert_same(with_gradients(WeightedSum(edges), table), slow)
+
+
+def test_rows_of_a_table_and_their_gradient_by_hand() -> None:
+    table = tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], requires_grad=True)
+    found = rows_of(table, tensor([[2, 0], [2, 2]]))
+    assert found.tolist() == [[[5.0, 6.0], [1.0, 2.0]], [[5.0, 6.0], [5.0, 6.0]]]
+    found.sum().backward()
+    assert table.grad is not None
+    assert table.grad.tolist() == [[1.0, 1.0], [0.0, 0.0], [3.0, 3.0]]

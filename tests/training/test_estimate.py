@@ -11,9 +11,9 @@ from lightgc2n import zoo
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.models.contract import Model
 from lightgc2n.synthetic.households import HouseholdConfig, generate
-from lightgc2n.training import estimate as estimating
-from lightgc2n.training.estimate import Estimate, estimate
-from lightgc2n.training.loop import BEST, LAST, TrainingConfig
+from lightgc2n.training import loop
+from lightgc2n.training.checkpoints import BEST, LAST
+from lightgc2n.training.loop import Estimate, TrainingConfig, estimate
 from lightgc2n.training.run import new_model, train_run, validation
 from lightgc2n.training.runs import RunPlan
 from tests.worlds import WORLDS
@@ -42,7 +42,7 @@ def test_an_epoch_is_its_steps_and_its_share_of_an_evaluation(monkeypatch: pytes
         clock[0] += 30.0
         return 0.5
 
-    monkeypatch.setattr(estimating.Steps, "__call__", step)
+    monkeypatch.setattr(loop.Steps, "__call__", step)
     config = TrainingConfig(epochs=50, batch_size=8, evaluate_every=3)
     found = estimate(new_model("lightgc2n-wo-a", SPLIT, {}, 0), SPLIT, config, evaluate)
     assert found is not None
@@ -76,7 +76,7 @@ def test_a_run_is_the_same_with_and_without_it(
     plan = RunPlan(tmp_path / "data", "lightgc2n", training=TrainingConfig(epochs=2, batch_size=32))
     train_run(plan, tmp_path / "without")
     assert "estimate" not in capsys.readouterr().err
-    monkeypatch.setattr(estimating, "FEWEST_STEPS", 1)
+    monkeypatch.setattr(loop, "FEWEST_STEPS", 1)
     train_run(plan, tmp_path / "with")
     assert "estimate: about" in capsys.readouterr().err
     for file in (BEST, LAST):

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from lightgc2n.synthetic.households import HouseholdConfig, generate
-from lightgc2n.training.checkpoints import load_checkpoint, read_rows
-from lightgc2n.training.loop import BEST, LAST
+from lightgc2n.training.checkpoints import BEST, LAST, load_checkpoint, read_rows
 from lightgc2n.training.run import train_run
 from tests.training.killing import EPOCHS, plan_on
 

@@ -13,8 +13,8 @@ from lightgc2n import zoo
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import DataError, ScoreError
 from lightgc2n.models.contract import Model
-from lightgc2n.training.checkpoints import METRICS, load_checkpoint
-from lightgc2n.training.loop import BEST, LAST, TrainingConfig, train
+from lightgc2n.training.checkpoints import BEST, LAST, METRICS, load_checkpoint
+from lightgc2n.training.loop import TrainingConfig, train
 from lightgc2n.training.run import new_model, validation
 from tests.worlds import WORLDS
 

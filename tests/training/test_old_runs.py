@@ -15,8 +15,7 @@ from torch.testing import assert_close
 from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.errors import DataError
-from lightgc2n.training.checkpoints import SCHEMA, Progress, load_checkpoint, save_checkpoint
-from lightgc2n.training.loop import LAST
+from lightgc2n.training.checkpoints import LAST, SCHEMA, Progress, load_checkpoint, save_checkpoint
 from lightgc2n.training.runs import load_run
 
 RUNS = sorted((Path(__file__).parents[1] / "golden" / "runs").iterdir())

@@ -16,7 +16,8 @@ from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import DataError, OutputError
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training import checkpoints, runs
-from lightgc2n.training.loop import BEST, LAST, TrainingConfig
+from lightgc2n.training.checkpoints import BEST, LAST
+from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import evaluate_run, train_run
 from lightgc2n.training.runs import RUN, RunPlan, load_run, plan_of, read_run
 from tests.cli.test_commands import run

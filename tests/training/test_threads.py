@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from lightgc2n.synthetic.households import HouseholdConfig, generate
-from lightgc2n.training.loop import LAST
+from lightgc2n.training.checkpoints import LAST
 
 MODELS = ("lightgc2n-plus", "lightgc2n", "sasrec", "gru4rec", "nais")
 

@@ -15,11 +15,18 @@ from lightgc2n.data.dataset import Dataset, Domain, write_dataset
 from lightgc2n.data.splits import Split, SplitConfig, split_dataset
 from lightgc2n.errors import DataError, OutputError, SettingError
 from lightgc2n.models.contract import Model
-from lightgc2n.training.checkpoints import Progress, read_rows, save_checkpoint
-from lightgc2n.training.loop import BEST, TrainingConfig, train
+from lightgc2n.training.checkpoints import (
+    BEST,
+    WHOLE,
+    Progress,
+    read_rows,
+    save_checkpoint,
+    warm_start,
+    write_vocabularies,
+)
+from lightgc2n.training.loop import TrainingConfig, train
 from lightgc2n.training.run import new_model, train_run
 from lightgc2n.training.runs import RunPlan, load_run, read_run
-from lightgc2n.training.warm_start import WHOLE, warm_start, write_vocabularies
 from tests.cli.test_commands import run as command
 from tests.worlds import dataset_of, tastes_world
 

@@ -23,8 +23,8 @@ from lightgc2n.data.splits import UNSEEN, Training
 from lightgc2n.devices import device_of
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.holdings import Holdings
-from lightgc2n.layers.propagation import entries_of
 from lightgc2n.layers.sampled_losses import LOSSES, candidates_of
+from lightgc2n.layers.sparse import entries_of
 from lightgc2n.models.contract import Model
 
 SPREAD = 0.01  # standard deviation of the initial embeddings

@@ -1,4 +1,4 @@
 """Triton kernels for the hot loops of a training step on a GPU: each computes in one pass what a plain layer computes.
 
-Imported only where `support.py` finds a GPU and Triton; tests/layers/test_kernels.py compares each with its layer.
+Imported only where `has_kernels` of `devices.py` is true; tests/layers/test_kernels.py compares each with its layer.
 """

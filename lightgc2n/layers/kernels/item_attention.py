@@ -11,7 +11,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightgc2n.layers.propagation import RowSums
+from lightgc2n.layers.sparse import RowSums
 
 NEIGHBOURS = 16  # neighbours that one program reads at a time, for each latent user of its account
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightgc2n.layers.kernels.support import has_matrix_kernels
+from lightgc2n.devices import has_matrix_kernels
 from lightgc2n.layers.squash import SMALLEST_SQUARE, squash
 
 

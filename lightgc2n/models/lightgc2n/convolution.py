@@ -13,10 +13,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lightgc2n.devices import device_of
+from lightgc2n.devices import device_of, has_kernels, has_matrix_kernels
 from lightgc2n.graph.sequential import Edges, SequentialGraph
-from lightgc2n.layers.kernels.support import has_kernels, has_matrix_kernels
-from lightgc2n.layers.propagation import WeightedSum, rows_of
+from lightgc2n.layers.sparse import WeightedSum, rows_of
 from lightgc2n.layers.squash import squash
 from lightgc2n.models.lightgc2n.capsules import DynamicRouting, SumOfUsers, routing_weights
 from lightgc2n.models.lightgc2n.item_attention import AttentionOfAllAccounts, attend

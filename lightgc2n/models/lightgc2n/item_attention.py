@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from lightgc2n.devices import has_kernels
 from lightgc2n.graph.sequential import Edges
-from lightgc2n.layers.kernels.support import has_kernels
-from lightgc2n.layers.propagation import RowSums, WeightedSum
+from lightgc2n.layers.sparse import RowSums, WeightedSum
 
 
 def attend(

@@ -17,7 +17,7 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.graph.sequential import SequentialGraph
 from lightgc2n.layers.crossentropy import linear_cross_entropy
 from lightgc2n.layers.pooling import columns_of, distinct, running_sums
-from lightgc2n.layers.propagation import rows_of
+from lightgc2n.layers.sparse import rows_of
 from lightgc2n.models.contract import LatentUsers, Model
 from lightgc2n.models.lightgc2n.convolution import (
     CapsuleConvolution,

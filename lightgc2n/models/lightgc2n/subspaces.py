@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from lightgc2n.devices import has_matrix_kernels
 from lightgc2n.layers.crossentropy import linear_cross_entropy
-from lightgc2n.layers.kernels.support import has_matrix_kernels
 
 SMALLEST_SQUARE = 1e-12
 MASKED = -1e9  # a logit whose softmax is 0

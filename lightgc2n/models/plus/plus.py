@@ -19,7 +19,7 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.devices import device_of
 from lightgc2n.layers.crossentropy import linear_cross_entropy
-from lightgc2n.layers.propagation import rows_of
+from lightgc2n.layers.sparse import rows_of
 from lightgc2n.layers.windows import newest_part
 from lightgc2n.metrics.ranking import SELECTION_CUTOFF
 from lightgc2n.models.contract import LatentUsers, Model, Origin

@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 
 from lightgc2n.data.dataset import Domain
 from lightgc2n.devices import device_of
-from lightgc2n.layers.propagation import entries_of
+from lightgc2n.layers.sparse import entries_of
 from lightgc2n.models.plus.repeat_calibration import NEUTRAL, RankInputs, best_balance
 from lightgc2n.models.plus.same_person import ages_between
 

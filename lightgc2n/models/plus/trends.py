@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from lightgc2n.data.batches import days_of
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
-from lightgc2n.layers.propagation import entries_of, rows_of
+from lightgc2n.layers.sparse import entries_of, rows_of
 from lightgc2n.metrics.ranking import SELECTION_CUTOFF, reciprocal_rank
 from lightgc2n.metrics.ranks import rank_by_counting
 

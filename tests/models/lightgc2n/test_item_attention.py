@@ -10,12 +10,12 @@ from torch import tensor
 from torch.testing import assert_close
 
 from lightgc2n.graph.sequential import build_graph
-from lightgc2n.layers.propagation import WeightedSum
+from lightgc2n.layers.sparse import WeightedSum
 from lightgc2n.models.lightgc2n.convolution import SHARPEST, GraphSums
 from lightgc2n.models.lightgc2n.item_attention import AttentionOfAllAccounts, attend
 from tests.graph.logs import ITEMS, LOGS, training_of
 from tests.layers import slow_propagation as slow_layers
-from tests.layers.test_propagation import assert_same, listed, with_gradients
+from tests.layers.test_sparse import assert_same, listed, with_gradients
 
 WIDTH, USERS = 3, 2
 
