@@ -166,7 +166,7 @@ def _lists(model: "Model", split: Split) -> Lists:
     from lightgc2n.data.batches import query_batches
     from lightgc2n.data.dataset import Domain
     from lightgc2n.metrics.ranks import rows_per_tile
-    from lightgc2n.recommending.torch_scorer import best_items
+    from lightgc2n.recommending.load_run import best_items
 
     items = split.train.items
     lists = np.full((len(split.test), LIST_LENGTH), -1, dtype=np.int64)

@@ -21,8 +21,8 @@ from lightgc2n.export.account_tables import in_nibbles
 from lightgc2n.metrics.cluster_agreement import measure_people
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Logs
-from lightgc2n.recommending.bundle_people import of_nibbles
 from lightgc2n.recommending.histories import whole_logs
+from lightgc2n.recommending.load_bundle import of_nibbles
 from lightgc2n.recommending.load_run import training_logs
 from lightgc2n.recommending.people_report import by_weight
 

@@ -52,8 +52,8 @@ def people(
     People are named by letters. For a run, the model that finds them is learned from its training logs at the first
     call and stored in the run's folder. A bundle contains it unless it was exported with --no-people.
     """
+    from lightgc2n.recommending.bundle_parts import read_titles
     from lightgc2n.recommending.loading import load
-    from lightgc2n.recommending.titles import read_titles
 
     known = read_titles(titles) if titles is not None else {}
     recommender = load(run, data)

@@ -29,8 +29,8 @@ from lightgc2n.recommending.bundle_files import (
     write_manifest,
 )
 from lightgc2n.recommending.bundle_files import VECTORS as ACCOUNT_VECTORS
-from lightgc2n.recommending.bundle_people import DAYS, EVENTS, FOLD, NIBBLE_MIDDLE, TABLES, VECTORS, finder_constants
 from lightgc2n.recommending.histories import Histories
+from lightgc2n.recommending.load_bundle import DAYS, EVENTS, FOLD, NIBBLE_MIDDLE, TABLES, VECTORS, finder_constants
 
 STRANGERS = 1  # item tables that a history outside the training data needs: the first
 

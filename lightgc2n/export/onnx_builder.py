@@ -44,6 +44,10 @@ INT32, UINT8, BOOL = onnx.TensorProto.INT32, onnx.TensorProto.UINT8, onnx.Tensor
 HISTORY, HANDICAP, K, ACCOUNT, HELD = "history", "handicap", "k", "account", "held"
 BEST_SCORES, BEST_ITEMS, SCORES, OWNERSHIP, WEIGHTS = "best_scores", "best_items", "scores", "ownership", "weights"
 NOTHING = -1  # in place of an item
+LAST = np.iinfo(np.int64).max  # the end of an axis
+# Bytes are unsigned, since products of signed ones may overflow on older processors: MIDDLE stands for 0.
+STEPS = 127.0
+SMALLEST_SCALE = 1e-12
 
 
 class Graph:
@@ -204,9 +208,6 @@ class Value:
         return self.graph.add("LayerNormalization", self, scale, shift, axis=-1, epsilon=epsilon)
 
 
-LAST = np.iinfo(np.int64).max  # the end of an axis
-
-
 def concat(values: Sequence[Value], axis: int) -> Value:
     """Concatenate values along an axis."""
     return values[0].graph.add("Concat", *values, axis=axis)
@@ -215,11 +216,6 @@ def concat(values: Sequence[Value], axis: int) -> Value:
 def where(condition: Value, yes: "Value | float | int", no: "Value | float | int") -> Value:
     """Select elementwise."""
     return condition.graph.add("Where", condition, yes, no)
-
-
-# Bytes are unsigned, since products of signed ones may overflow on older processors: MIDDLE stands for 0.
-STEPS = 127.0
-SMALLEST_SCALE = 1e-12
 
 
 @dataclass(frozen=True)

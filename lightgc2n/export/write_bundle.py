@@ -41,11 +41,9 @@ from lightgc2n.recommending.bundle_files import (
     WEIGHTS,
     write_manifest,
 )
-from lightgc2n.recommending.bundle_tables import POPULARITY
-from lightgc2n.recommending.load_run import load_with_split
+from lightgc2n.recommending.bundle_parts import POPULARITY, read_titles
+from lightgc2n.recommending.load_run import TorchScorer, load_with_split
 from lightgc2n.recommending.recommender import Recommender
-from lightgc2n.recommending.titles import read_titles
-from lightgc2n.recommending.torch_scorer import TorchScorer
 from lightgc2n.training.runs import RunPlan, plan_of, versions
 
 CUTOFFS = (5, 20)

@@ -17,6 +17,7 @@ from lightgc2n.devices import device_of, has_kernels
 from lightgc2n.graph.sequential import Edges
 
 Array = npt.NDArray[np.int64]
+LONGEST_PIECE = 128  # edges that one GPU program sums: an item may have thousands, most have few
 
 
 class SparseRows(nn.Module):
@@ -62,9 +63,6 @@ def count_pairs(
     values = np.bincount(place, weights=weights, minlength=len(keys)).astype(np.float64)
     offsets = np.searchsorted(keys, np.arange(height + 1, dtype=np.int64) * width)
     return SparseRows(torch.from_numpy(offsets), torch.from_numpy(keys % width), torch.from_numpy(values))
-
-
-LONGEST_PIECE = 128  # edges that one GPU program sums: an item may have thousands, most have few
 
 
 class RowSums(nn.Module):

@@ -1,19 +1,27 @@
 """A recommender over a run folder: the model in torch, and a people finder that is learned on first use.
 
 The people finder is learned from the run's training logs and saved in the run folder.
+`TorchScorer` lists the best items in an order that does not depend on the machine.
+
+Shapes: B batch, M items, K list length.
 """
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
-from lightgc2n.data.dataset import MANIFEST, Dataset, load_dataset, verify_dataset
-from lightgc2n.data.splits import Split, SplitConfig, Training, ranges, split_dataset
-from lightgc2n.errors import DATA, DataError, OutputError, option
+from lightgc2n.data.batches import Batch, make_batch, query_batches
+from lightgc2n.data.dataset import MANIFEST, Dataset, Domain, Longs, load_dataset, verify_dataset
+from lightgc2n.data.splits import Queries, Split, SplitConfig, Training, ranges, split_dataset
+from lightgc2n.errors import DATA, DataError, OutputError, SettingError, option
 from lightgc2n.files.writer_lock import recover
+from lightgc2n.metrics.ranks import refuse_not_finite, rows_per_tile
 from lightgc2n.models.contract import Model
 from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.people.sessions import Logs
@@ -21,7 +29,7 @@ from lightgc2n.people.storage import load_finder, save_finder
 from lightgc2n.progress import say
 from lightgc2n.recommending.histories import Histories, Source
 from lightgc2n.recommending.recommender import Recommender
-from lightgc2n.recommending.torch_scorer import TorchScorer
+from lightgc2n.recommending.scorer import Flags, Floats, ListOptions, QueryBatch, Scores, TopItems
 from lightgc2n.training.runs import load_run as load_model
 from lightgc2n.training.runs import plan_of, read_run
 
@@ -29,6 +37,8 @@ FINDER_FOLDER = "people"
 SEED = 0
 
 DATA_FOLDER = option("--data DIR", "data=")
+Best = tuple[Float[Tensor, "B K"], Int[Tensor, "B K"]]
+EXPORT = option("lightgc2n export RUN --out BUNDLE", "lightgc2n.load(RUN).export(BUNDLE)")
 
 
 @dataclass(frozen=True)
@@ -151,3 +161,85 @@ def _save(finder: PeopleFinder, place: FinderPlace) -> None:
         save_finder(finder, place.folder, force=True, of=place.of)
     except (OSError, OutputError) as problem:
         say(f"the people finder is not kept, so the next call learns it again: {problem}")
+
+
+class TorchScorer:
+    """A trained model, encoded once."""
+
+    def __init__(self, name: str, model: Model, train: Training, device: str = "cpu") -> None:
+        self.name, self.model, self.train, self.device = name, model.eval(), train, device
+        with torch.no_grad():
+            self._encoded = model.encode()
+        self._popularity = torch.as_tensor(train.popularity, device=device)
+        self._learned = (self._popularity > 0) | model.scores_unseen_items
+        self.learned_items: Flags = self._learned.cpu().numpy()
+
+    @property
+    def popularity(self) -> Longs:
+        return self.train.popularity
+
+    def item_vectors(self) -> Floats:
+        raise SettingError(f"similar items need a bundle. Make one with: {EXPORT}.")
+
+    def top_items(self, batches: Sequence[QueryBatch]) -> Iterator[TopItems]:
+        rows = rows_per_tile(self.train.items, self.device)
+        for batch in batches:
+            for part in query_batches(batch.queries, rows, self.device):
+                scores = self._scores(part.batch, batch.options, batch.fold_in)
+                values, items = best_of_two_kinds(scores, self._learned, batch.options.k)
+                yield values.cpu().numpy(), items.cpu().numpy()
+
+    def scores(self, batch: QueryBatch) -> Scores:
+        return self._scores(make_batch(batch.queries, self.device), batch.options, batch.fold_in).cpu().numpy()
+
+    @torch.no_grad()
+    def latent_users(self, queries: Queries) -> tuple[Floats, Floats]:
+        batch = make_batch(queries, self.device)
+        users = self.model.latent_users(self._encoded, batch)
+        return users.ownership[0, :, : int(batch.length[0])].cpu().numpy(), users.weight[0].cpu().numpy()
+
+    @torch.no_grad()
+    def _scores(self, batch: Batch, options: ListOptions, fold_in: bool) -> Float[Tensor, "B M"]:
+        """The model's scores, popularity where there is no history, and minus infinity for what may not be listed."""
+        # A model that has nothing but an embedding for an account scores given and stored histories alike.
+        score: Any = self.model.fold_in_scores if fold_in else self.model.scores
+        batch = replace(batch, moment=None)  # the query comes after every counted event
+        scores = score(self._encoded, batch, Domain("all", 0, self.train.items))
+        refuse_not_finite(self.name, scores)
+        scores = torch.where(batch.length[:, None] > 0, scores, self._popularity.to(scores.dtype))
+        scores[:, torch.as_tensor(~options.listed, device=scores.device)] = -torch.inf
+        if options.exclude_seen:
+            row, place = torch.nonzero(batch.known, as_tuple=True)
+            scores[row, batch.history[row, place]] = -torch.inf
+        return scores
+
+
+def best_items(scores: Float[Tensor, "B M"], k: int) -> Best:
+    """The k best scores of each row and their items, best first; of equal scores the lower item index.
+
+    An item with a score of minus infinity may not be listed: such entries come last, and their items mean nothing.
+    """
+    k = min(k, scores.shape[1])
+    values, items = scores.topk(min(k + 1, scores.shape[1]))
+    if values.shape[1] > k:  # where the first item outside ties with the last one inside, topk takes either
+        tied = (values[:, k] == values[:, k - 1]) & values[:, k].isfinite()
+        if bool(tied.any()):
+            exact = scores[tied].sort(dim=1, descending=True, stable=True)
+            values[tied], items[tied] = exact.values[:, : k + 1], exact.indices[:, : k + 1]
+    items, order = items[:, :k].sort(dim=1)
+    values, order = values[:, :k].gather(1, order).sort(dim=1, descending=True, stable=True)
+    return values, items.gather(1, order)
+
+
+def best_of_two_kinds(scores: Float[Tensor, "B M"], first: Bool[Tensor, "M"], k: int) -> Best:
+    """As `best_items`, but every item of the first kind comes before all others."""
+    values, items = best_items(scores.masked_fill(~first, -torch.inf), k)
+    short = ~values[:, -1].isfinite()
+    if not bool(short.any()):
+        return values, items
+    others, their_items = best_items(scores[short].masked_fill(first, -torch.inf), k)
+    joined, places = torch.cat([values[short], others], dim=1), torch.cat([items[short], their_items], dim=1)
+    # A stable sort by "may be listed" closes the gap between the two kinds and keeps the order of each.
+    order = (~joined.isfinite()).int().sort(dim=1, stable=True).indices[:, : values.shape[1]]
+    values[short], items[short] = joined.gather(1, order), places.gather(1, order)
+    return values, items

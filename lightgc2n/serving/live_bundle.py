@@ -13,9 +13,9 @@ from typing import Any
 
 from lightgc2n.errors import LightGC2NError
 from lightgc2n.recommending.bundle_files import CONFIG, PEOPLE, SERVER, SUMS
+from lightgc2n.recommending.bundle_parts import read_titles
 from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.recommender import Recommender
-from lightgc2n.recommending.titles import read_titles
 from lightgc2n.serving.logs import log
 
 SHORT = 12  # characters of a checksum that are shown

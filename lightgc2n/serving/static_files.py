@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, Response, StreamingResponse
 
 from lightgc2n.errors import DataError
-from lightgc2n.recommending.regular_files import open_regular
+from lightgc2n.recommending.bundle_files import open_regular
 from lightgc2n.serving.errors import RefusedError
 from lightgc2n.serving.service import Service
 

@@ -33,6 +33,12 @@ from lightgc2n.models.contract import Model
 BEST, LAST = "best.safetensors", "last.safetensors"
 OPTIMIZER = "optimizer."  # prefix of the optimizer's tensors
 SCHEMA = 1  # raise it when older code could not read a new checkpoint; checkpoints without a number have schema 0
+METRICS, BOARD = "metrics.jsonl", "tensorboard"
+OWN_EVENTS = ".lightgc2n"  # end of the names of our event files; those of other programs stay
+EVENTS = f"events.out.tfevents.*{OWN_EVENTS}"
+Row = dict[str, Any]
+VOCABULARIES = ("accounts", "items")
+WHOLE = "whole"
 
 
 @dataclass
@@ -113,12 +119,6 @@ def _optimizer_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
     return tensors
 
 
-METRICS, BOARD = "metrics.jsonl", "tensorboard"
-OWN_EVENTS = ".lightgc2n"  # end of the names of our event files; those of other programs stay
-EVENTS = f"events.out.tfevents.*{OWN_EVENTS}"
-Row = dict[str, Any]
-
-
 @contextmanager
 def epoch_log(folder: Path | None, epochs: int) -> Iterator[Callable[[Row], None]]:
     """Yield a function that appends the row of an epoch; without a folder it does nothing.
@@ -185,10 +185,6 @@ def _board(folder: Path) -> Iterator[Callable[[Row], None]]:
             writer.flush()
 
         yield show
-
-
-VOCABULARIES = ("accounts", "items")
-WHOLE = "whole"
 
 
 def vocabulary_files() -> list[str]:

@@ -1,7 +1,7 @@
 """The training loop, the same for every model: it minimises the sum of the terms of the loss.
 
-On a GPU the step of a model that is `cuda_graph_safe` is captured as a CUDA graph and replayed. The time and memory of a
-run are estimated from a few steps and one evaluation of a copy of the model.
+On a GPU the step of a model that is `cuda_graph_safe` is captured as a CUDA graph and replayed. The time and memory of
+a run are estimated from a few steps and one evaluation of a copy of the model.
 """
 
 import copy
@@ -37,6 +37,10 @@ from lightgc2n.training.checkpoints import (
 from lightgc2n.training.cuda_graph import WARM_UP, CapturedStep
 
 LONGEST_CAPTURED = 256  # events: longer sequences would need too much padding to a fixed size
+BUDGET = "budget"  # Progress.ended_by of a run that has trained all its epochs
+FORGET = "forget"  # of a run that `forget` changed before its training ended: its optimizer's state was removed
+FEWEST_STEPS = 500  # shorter runs get no estimate
+MOST_MEASURED, SECONDS_MEASURED = 20, 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +93,6 @@ class Steps:
             clip_grad_norm_(self.model.parameters(), self.config.clip)
         self.optimizer.step()
         return {name: term.detach() for name, term in terms.items()}
-
-
-BUDGET = "budget"  # Progress.ended_by of a run that has trained all its epochs
-FORGET = "forget"  # of a run that `forget` changed before its training ended: its optimizer's state was removed
 
 
 def train(
@@ -231,10 +231,6 @@ def resume_from(folder: Path) -> Path:
 def _path(folder: Path | None, name: str) -> Path:
     assert folder is not None
     return folder / name
-
-
-FEWEST_STEPS = 500  # shorter runs get no estimate
-MOST_MEASURED, SECONDS_MEASURED = 20, 1.0
 
 
 @dataclass(frozen=True)

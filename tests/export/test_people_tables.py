@@ -4,7 +4,7 @@ import numpy as np
 
 from lightgc2n.export.account_tables import in_nibbles
 from lightgc2n.people.vectors import item_vectors
-from lightgc2n.recommending.bundle_people import of_nibbles
+from lightgc2n.recommending.load_bundle import of_nibbles
 
 
 def test_nibbles_by_hand() -> None:

@@ -12,11 +12,11 @@ import lightgc2n
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.recommending import onnx_scorer
 from lightgc2n.recommending.load_bundle import load_bundle
+from lightgc2n.recommending.load_run import TorchScorer
 from lightgc2n.recommending.load_run import load_run as load
 from lightgc2n.recommending.onnx_scorer import OnnxScorer
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.recommending.results import Recommendations
-from lightgc2n.recommending.torch_scorer import TorchScorer
 from tests.cli.test_commands import run
 from tests.export.town import EXPORTED, bundle_of, run_of
 from tests.recommending.test_recommender import log_of

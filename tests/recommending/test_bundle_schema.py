@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save
 from lightgc2n.errors import DataError
 from lightgc2n.people.session_features import describe, pair_features
 from lightgc2n.people.sessions import Logs
-from lightgc2n.recommending import bundle_parts, bundle_tables
+from lightgc2n.recommending import bundle_parts
 from lightgc2n.recommending.bundle_schema import finder_tables
 from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.recommender import Recommender
@@ -290,8 +290,7 @@ def test_how_many_numbers_describe_a_pair(timed: bool) -> None:
 @pytest.mark.parametrize("at_once", [1, 7, 1000])
 def test_large_tables_are_checked_in_parts(victim: Victim, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the last number, whatever is left for the last part."""
-    for module in (bundle_tables, bundle_parts):
-        monkeypatch.setattr(module, "NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(bundle_parts, "NUMBERS_AT_ONCE", at_once)
     load_bundle(victim.folder)
     path = victim.folder / "weights.safetensors"
     arrays = load_file(path)

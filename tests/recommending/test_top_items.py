@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import tensor
 
+from lightgc2n.recommending.load_run import best_items, best_of_two_kinds
 from lightgc2n.recommending.people_report import top_items_for_all
-from lightgc2n.recommending.torch_scorer import best_items, best_of_two_kinds
 
 NOT = -torch.inf
 

@@ -10,8 +10,8 @@ from lightgc2n.export.onnx_builder import NOTHING
 from lightgc2n.people.sessions import HOUR
 from lightgc2n.recommending.bundle_files import FORMAT, OLDEST_SCHEMA, SCHEMA
 from lightgc2n.recommending.bundle_parts import MIDDLE
-from lightgc2n.recommending.bundle_people import NIBBLE_MIDDLE, finder_constants
 from lightgc2n.recommending.bundle_schema import FINDER_CONSTANTS
+from lightgc2n.recommending.load_bundle import NIBBLE_MIDDLE, finder_constants
 from tests.serving.folders import PAGE
 
 DEVICE = PAGE / "device"

@@ -18,7 +18,7 @@ from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE, CountHead
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Logs, newest_sessions
 from lightgc2n.recommending.bundle_files import FINDER, FINDER_FACTS, BundleFiles
-from lightgc2n.recommending.bundle_people import finder_constants, read_finder
+from lightgc2n.recommending.load_bundle import finder_constants, read_finder
 from lightgc2n.recommending.load_run import training_logs
 from lightgc2n.recommending.people_report import by_weight
 from lightgc2n.recommending.recommender import ANALYSED_SESSIONS

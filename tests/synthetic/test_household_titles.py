@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lightgc2n.recommending.titles import read_titles
+from lightgc2n.recommending.bundle_parts import read_titles
 from lightgc2n.synthetic.household_titles import titles_of, write_titles
 from lightgc2n.synthetic.households import HouseholdConfig, build_world
 

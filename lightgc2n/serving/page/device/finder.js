@@ -25,7 +25,7 @@ const FIRST_CONSTANTS = {
 };
 
 /**
- * @typedef {typeof FIRST_CONSTANTS} Constants as `finder_constants` of `bundle_people.py` explains them
+ * @typedef {typeof FIRST_CONSTANTS} Constants as `finder_constants` of `load_bundle.py` explains them
  *
  * @typedef {object} Tables what training logs say of each item
  * @property {number} width of a vector
