@@ -1,23 +1,37 @@
-"""The ASGI application of the service."""
+"""The ASGI application of the service: model card, health probes and metrics, and the outermost middleware.
+
+The middleware counts, times and logs every response, and adds security headers. The other routes are in routes.py and
+static_files.py.
+"""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lightgc2n import __version__
-from lightgc2n.serving.access_log import AccessLogMiddleware
-from lightgc2n.serving.errors import add_error_handlers
+from lightgc2n.serving.errors import (
+    HEADER,
+    RefusedError,
+    add_error_handlers,
+    id_for,
+    out_of_resources,
+    request_id,
+    unavailable,
+)
 from lightgc2n.serving.limits import LimitsMiddleware
-from lightgc2n.serving.routes_accounts import add_account_routes
-from lightgc2n.serving.routes_health import add_health_routes
-from lightgc2n.serving.routes_lists import add_list_routes
-from lightgc2n.serving.schemas import ProblemBody
-from lightgc2n.serving.service import Service
-from lightgc2n.serving.static_files import add_file_routes
+from lightgc2n.serving.logs import log, log_problem
+from lightgc2n.serving.routes import add_account_routes, add_list_routes, json_response
+from lightgc2n.serving.schemas import Health, ModelFacts, ProblemBody, Readiness
+from lightgc2n.serving.service import CLIENT_GONE, ServedBundle, Service
+from lightgc2n.serving.static_files import add_file_routes, has_runtime
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ProblemBody, "description": "The request cannot be answered; the message says why."},
@@ -32,6 +46,30 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     500: {"model": ProblemBody, "description": "An internal error, which has been logged."},
     503: {"model": ProblemBody, "description": "No response in time, or the service is shutting down."},
 }
+METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"})
+Headers = tuple[tuple[bytes, bytes], ...]
+ALL_HEADERS: Headers = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"))
+API_HEADERS: Headers = (*ALL_HEADERS, (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"))
+PAGE_HEADERS: Headers = (
+    *ALL_HEADERS,
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; "
+        b"connect-src 'self'; font-src 'self'; manifest-src 'self'; worker-src 'self'; frame-src 'self'; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+)
+# A self-contained file; the page may show it in a frame, and it may not run scripts.
+REPORT_HEADERS: Headers = (
+    *ALL_HEADERS,
+    (b"referrer-policy", b"no-referrer"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'; sandbox",
+    ),
+)
 
 
 def create_app(service: Service) -> FastAPI:
@@ -93,3 +131,134 @@ def _document_keys(app: FastAPI) -> None:
         return document
 
     app.openapi = with_keys  # type: ignore[method-assign]
+
+
+def add_health_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes for the model card, probes and metrics."""
+    report = service.settings.report is not None
+    runtime = has_runtime()
+
+    @app.get("/v1/model", response_model=ModelFacts, tags=["upkeep"])
+    async def model() -> Response:
+        """The model card, its metrics, and what the service can do with it."""
+        served = service.served
+        return json_response({**_facts(served), "report": report, "device": runtime, "reload": _reload(service)})
+
+    @app.get("/healthz", response_model=Health, tags=["upkeep"])
+    async def healthz() -> dict[str, str]:
+        """The process is running."""
+        return {"status": "draining" if service.draining else "ok"}
+
+    @app.get("/readyz", response_model=Readiness, response_model_exclude_none=True, tags=["upkeep"])
+    async def readyz() -> dict[str, str]:
+        """A bundle is loaded and requests are accepted; `reload` reports that a newer bundle could not be loaded."""
+        if service.draining:
+            raise unavailable("draining", "the service is shutting down.")
+        return {"status": "ok"} | ({"reload": "failed"} if service.watcher.fault else {})
+
+    @app.get("/metrics", response_class=Response, tags=["upkeep"], responses={200: {"content": {"text/plain": {}}}})
+    async def metrics() -> Response:
+        """Prometheus metrics."""
+        text, kind = service.metrics.text()
+        return Response(text, headers={"Content-Type": kind})
+
+
+def _reload(service: Service) -> dict[str, Any] | None:
+    """Why the newest bundle is not being served; None if it is."""
+    fault = service.watcher.fault
+    if fault is None:
+        return None
+    since = datetime.fromtimestamp(fault.since, UTC).isoformat(timespec="seconds")
+    return {"reason": fault.reason, "since": since, "tries": fault.tries}
+
+
+def _facts(served: ServedBundle) -> dict[str, Any]:
+    config, dataset = served.recommender.source.config, served.recommender.dataset
+    return {
+        "model": served.recommender.name,
+        "dataset": dataset.name,
+        "metrics": config.get("metrics", {}),
+        "card": served.card,
+        "settings": config.get("settings", {}),
+        "items": len(dataset.items),
+        "accounts": len(dataset.accounts),
+        "checksum": served.checksum,
+        "schema": config["schema"],
+        "people": served.recommender.finds_people,
+        "titles": bool(served.titles),
+    }
+
+
+class AccessLogMiddleware:
+    """Logs every request and converts unexpected errors into error responses."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+        self._metrics, self._log_ids = service.metrics, service.settings.log_ids
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status, sent = time.perf_counter(), CLIENT_GONE, 0
+        request_id.set(id_for(scope["headers"]))
+        inner = scope
+        if scope["method"] == "HEAD":  # handled as GET; the web server omits the body
+            inner = {**scope, "method": "GET", "head": True}
+
+        async def observed(message: Message) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self._add_headers(scope["path"], message)
+            elif inner is scope:
+                sent += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(inner, receive, observed)
+        except Exception as problem:
+            log_problem(problem, self._log_ids, request_id=request_id.get(), **self._ids(scope))
+            if status != CLIENT_GONE:
+                raise  # part of the response is sent: abort the connection, so that it is not taken for complete
+            error = out_of_resources(problem) or RefusedError(
+                500, "internal", "an internal error, which has been logged."
+            )
+            await error.response()(scope, receive, observed)
+        finally:
+            self._log_request(scope["method"], inner, status, sent, time.perf_counter() - started)
+
+    def _add_headers(self, path: str, message: Message) -> None:
+        headers = message["headers"]
+        if path == "/" or path.startswith(("/page/", "/ort/")):
+            headers += PAGE_HEADERS
+        elif path == "/report":
+            headers += REPORT_HEADERS
+        else:
+            headers += API_HEADERS
+        if not any(name == b"cache-control" for name, _ in headers):
+            headers.append((b"cache-control", b"no-store"))
+        headers.append((HEADER, request_id.get().encode()))
+        if self._service.draining:
+            headers.append((b"connection", b"close"))
+
+    def _log_request(self, requested: str, scope: Scope, status: int, sent: int, seconds: float) -> None:
+        method = requested if requested in METHODS else "other"
+        route = getattr(scope.get("route"), "path_format", "other")
+        try:
+            self._metrics.count_request(method, route, status, seconds)
+        except OSError as problem:  # a shared metrics file failed; the response matters more
+            log_problem(problem, self._log_ids)
+        facts: dict[str, Any] = {
+            "method": method,
+            "route": route,
+            "status": status,
+            "ms": round(1e3 * seconds, 2),
+            "bytes": sent,
+            "request_id": request_id.get(),
+        }
+        log("request", **facts, **self._ids(scope))
+
+    def _ids(self, scope: Scope) -> dict[str, Any]:
+        """Fields with ids, which are logged only with --log-ids."""
+        return {"path": scope["path"], **scope.get("ids", {})} if self._log_ids else {}

@@ -11,8 +11,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lightgc2n.serving.connections import client_of
 from lightgc2n.serving.errors import RefusedError, busy, out_of_resources, unavailable
-from lightgc2n.serving.fair_use import BYTES_PER_BODY_BYTE, Reservation, no_room
 from lightgc2n.serving.logs import log_problem
+from lightgc2n.serving.scheduling import BYTES_PER_BODY_BYTE, Reservation, no_room
 from lightgc2n.serving.schemas import current_limits
 from lightgc2n.serving.service import Service
 from lightgc2n.serving.settings import MOST_QUERIES, ServiceSettings, digest, is_loopback

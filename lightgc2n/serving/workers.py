@@ -24,7 +24,7 @@ CHECK_SECONDS, RESTART_SECONDS = 0.2, 5.0  # between checks of the workers, and 
 STARTUP_SECONDS = 30.0  # a worker that fails this early would fail again
 SWITCH_SECONDS = 0.001  # after which a Python thread yields to others
 ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
-SHARED = "PROMETHEUS_MULTIPROC_DIR"
+SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the folder that workers share; prometheus_client reads it on import
 
 
 def share_arenas() -> None:
@@ -87,9 +87,8 @@ def work(
         parent: the process id of the supervisor; the worker ends when it dies.
         all_end: returns whether all workers shut down, not only this one.
     """
-    from lightgc2n.serving.live_bundle import freeze_garbage_collector
     from lightgc2n.serving.server import Server
-    from lightgc2n.serving.service import Service
+    from lightgc2n.serving.service import Service, freeze_garbage_collector
 
     sys.setswitchinterval(SWITCH_SECONDS)
     service = Service(settings, os.environ.get(SHARED))

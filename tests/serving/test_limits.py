@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lightgc2n.serving import routes_lists
+from lightgc2n.serving import routes
 from lightgc2n.serving.errors import RefusedError
 from tests.export.town import bundle_of
 from tests.serving.running import Client, Running, running, wait_for
@@ -233,7 +233,7 @@ def test_work_stops_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> No
         assert go.wait(30)
         return RefusedError(404, "unknown_account", "nobody")
 
-    monkeypatch.setattr(routes_lists, "_prepared", slowly)
+    monkeypatch.setattr(routes, "_prepared", slowly)
     with running(bundle_of("lightgc2n"), {"seconds": 0.3}) as service:
         reply = service.client().recommend(requests=[{"account": "h000001", "person": "A"}] * 1000)
         assert (reply.status, reply.code, reply.headers["retry-after"]) == (503, "too_slow", "1")
