@@ -7,7 +7,7 @@ import dataclasses
 import json
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -74,6 +74,20 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, dict[str, Any]]:
         if not (equals and dot and table and name):
             raise SettingError(f"--set {pair}: expected TABLE.NAME=VALUE, for example markov.reach=1.")
         tables.setdefault(table, {})[name] = _toml_value(text.strip())
+    return tables
+
+
+def read_tables(config: Path | None, overrides: list[str] | None, known: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The settings of a TOML file and of --set by table; every known table is present, an unknown one is an error."""
+    tables: dict[str, dict[str, Any]] = {name: {} for name in known}
+    for source, given in (
+        (str(config), read_toml(config) if config else {}),
+        ("--set", parse_overrides(overrides or [])),
+    ):
+        for table, values in given.items():
+            if table not in tables:
+                raise SettingError(f"{source}: {unknown_name('table', table, known)}")
+            tables[table] |= values
     return tables
 
 

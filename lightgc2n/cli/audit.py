@@ -1,16 +1,17 @@
 """`lightgc2n audit`: report test data that leaked into training."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightgc2n.cli.inputs import open_split
 from lightgc2n.cli.options import Json, Seed
 from lightgc2n.errors import SettingError
 
 if TYPE_CHECKING:
+    from lightgc2n.data.dataset import Dataset
     from lightgc2n.data.leak_audit import Audit
+    from lightgc2n.data.splits import Split
 
 
 def audit(
@@ -60,7 +61,7 @@ def audit(
             from lightgc2n.data.leak_audit import audit_split
 
             settings = {"protocol": protocol or "last", "targets": targets or "auto"}
-            result = audit_split(*open_split(folder, domain, **settings, target_in_input=target_in_input, seed=seed))
+            result = audit_split(*_open_split(folder, domain, **settings, target_in_input=target_in_input, seed=seed))
     _print(result, json)
     if strict and result.leaks:
         raise typer.Exit(1)
@@ -102,3 +103,17 @@ def _print(result: "Audit", as_json: bool) -> None:
     for sentence in (*result.stamps, *result.notes):
         typer.echo(f"Note: {sentence}")
     typer.echo(result.verdict)
+
+
+def _open_split(folder: Path, domain: str | None, **settings: Any) -> "tuple[Dataset, Split]":
+    """The dataset, checked against its checksums, or one domain of it, and its split."""
+    from lightgc2n.config import read_settings
+    from lightgc2n.data.dataset import load_dataset, verify_dataset
+    from lightgc2n.data.splits import SplitConfig, split_dataset
+
+    config = read_settings(SplitConfig, settings, where="split")
+    dataset = load_dataset(folder)
+    verify_dataset(folder)
+    if domain:
+        dataset = dataset.only(domain)
+    return dataset, split_dataset(dataset, config)

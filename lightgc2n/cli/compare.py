@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from lightgc2n.cli.inputs import read_model_tables
 from lightgc2n.cli.options import DatasetFolder, Force, Json, Overrides, Seed
 from lightgc2n.cli.printing import print_json, print_results
 from lightgc2n.devices import DEVICE_HELP
@@ -51,6 +50,7 @@ def compare(
     from lightgc2n import zoo
     from lightgc2n.devices import choose_device
     from lightgc2n.experiments.comparison_tables import comparison_notes, comparison_tables
+    from lightgc2n.experiments.plans import read_model_tables
     from lightgc2n.experiments.run_comparison import run_comparison
     from lightgc2n.files.atomic_writes import refuse_existing
 

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from lightgc2n.cli.inputs import read_tables
 from lightgc2n.cli.options import ConfigFile, Force, Json, Overrides, Seed
 from lightgc2n.cli.printing import print_json
-from lightgc2n.config import read_settings
+from lightgc2n.config import read_settings, read_tables
 from lightgc2n.errors import SettingError
 from lightgc2n.files.atomic_writes import refuse_existing
 from lightgc2n.synthetic.household_titles import write_titles

@@ -90,7 +90,7 @@ def train(
 
 def _run_of(folder: Path, from_run: Path | None, given: "dict[str, Any]") -> "RunPlan":
     """Return the plan of the options; other settings are the defaults, or those of the run it starts from."""
-    from lightgc2n.cli.inputs import read_tables
+    from lightgc2n.config import read_tables
     from lightgc2n.training.runs import plan_to_train
 
     base = plan_to_train(folder, given.get("model"), from_run)

@@ -57,8 +57,7 @@ def tune(
     A setting given by --set or --config is fixed and not searched: --set lightgc2n.capsule_width=16.
     """
     from lightgc2n import zoo
-    from lightgc2n.cli.inputs import read_tables
-    from lightgc2n.config import read_settings
+    from lightgc2n.config import read_settings, read_tables
     from lightgc2n.data.leak_audit import warn_of_leaks
     from lightgc2n.data.splits import SplitConfig
     from lightgc2n.devices import choose_device

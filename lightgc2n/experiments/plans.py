@@ -14,17 +14,18 @@ DATA[-DOMAIN]-MODEL-seedN. A `[[run]]` inherits what it leaves out from the top 
 run too: it is built and tested.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from lightgc2n import zoo
-from lightgc2n.config import read_settings, read_toml, unknown_name
+from lightgc2n.config import read_settings, read_tables, read_toml, unknown_name
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import SettingError
 from lightgc2n.experiments.results import run_name
+from lightgc2n.progress import say
 from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.runs import RunPlan
 
@@ -159,3 +160,22 @@ def tables_of_model(path: Path | None, model: str) -> dict[str, dict[str, Any]]:
             raise SettingError(f"{path}: {unknown_name('table', table, tables)}")
         tables[table] |= values
     return {model: tables[named], "training": tables["training"]}
+
+
+def read_model_tables(
+    config: Path | None, overrides: list[str] | None, models: Sequence[str], known: Sequence[str]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """For each model its tables of settings; where `config` is a folder, each model has its own file there.
+
+    --set overrides a file. The file of a model holds the tables of that model and of its training.
+    """
+    if config is None or not config.is_dir():
+        shared = read_tables(config, overrides, known)
+        return dict.fromkeys(models, shared)
+    changes = read_tables(None, overrides, known)
+    files = files_of_models(config)
+    say(f"{config}: settings for {', '.join(name for name in models if name in files) or 'none of the models'}")
+    tables = {name: tables_of_model(files.get(name), name) for name in models}
+    return {
+        name: {table: own.get(table, {}) | values for table, values in changes.items()} for name, own in tables.items()
+    }

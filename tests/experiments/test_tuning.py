@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lightgc2n.cli.inputs import read_tables
+from lightgc2n.config import read_tables
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import LightGC2NError, OutputError, ScoreError, SettingError
 from lightgc2n.experiments import search_space
