@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from lightgc2n.api.comparison import list_models as list_models
     from lightgc2n.api.dataset import Dataset as Dataset
     from lightgc2n.api.dataset import generate as generate
-    from lightgc2n.api.loading import load as load
     from lightgc2n.api.recommending import Bundle as Bundle
     from lightgc2n.api.results import AccountPeople as AccountPeople
     from lightgc2n.api.results import Ownership as Ownership
     from lightgc2n.api.results import Recommendations as Recommendations
     from lightgc2n.api.run import Run as Run
+    from lightgc2n.api.run import load as load
     from lightgc2n.api.run import train as train
     from lightgc2n.errors import DataError as DataError
     from lightgc2n.errors import LightGC2NError as LightGC2NError
@@ -38,10 +38,9 @@ __version__ = "0.1.0"
 _NAMES = {
     "api.comparison": ("Comparison", "Evaluation", "compare", "list_models"),
     "api.dataset": ("Dataset", "generate"),
-    "api.loading": ("load",),
     "api.recommending": ("Bundle",),
     "api.results": ("AccountPeople", "Ownership", "Recommendations"),
-    "api.run": ("Run", "train"),
+    "api.run": ("Run", "load", "train"),
     "errors": ("DataError", "LightGC2NError", "MissingExtraError", "OutputError", "ScoreError", "SettingError"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}

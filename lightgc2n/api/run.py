@@ -1,4 +1,4 @@
-"""Training a model, and using the trained run."""
+"""Training a model, using the trained run, and loading a run or a bundle from disk."""
 
 import math
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightgc2n.api.calls import api_call
 from lightgc2n.api.dataset import Dataset, as_dataset, read_title_map
-from lightgc2n.api.recommending import Recommending
+from lightgc2n.api.recommending import Bundle, Recommending
 from lightgc2n.api.storage import OwnedFolder, copy_folder
 from lightgc2n.progress import say
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lightgc2n.api.results import Presenter
     from lightgc2n.recommending.recommender import Recommender
     from lightgc2n.training.checkpoints import Progress
+
 
 Settings = Mapping[str, Any]
 
@@ -221,3 +222,36 @@ def train(
 
 def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
+
+
+def load(
+    path: str | Path, data: Dataset | str | Path | None = None, device: str = "cpu", *, progress: bool = True
+) -> Run | Bundle:
+    """Load the run or the bundle at `path`; a bundle needs no torch.
+
+    Args:
+        path: a folder that `train` or `export` wrote.
+        data: the run's dataset, if it has moved since training.
+        device: cpu, cuda or auto, for a run; a bundle runs on the CPU.
+        progress: show progress.
+
+    Example:
+        >>> lg.load("bundle").recommend(history=["a", "b"])
+        >>> lg.load("runs/first", data="shop").evaluate()
+    """
+    with api_call(progress):
+        from lightgc2n.recommending.bundle_files import is_bundle
+        from lightgc2n.recommending.loading import load as load_recommender
+
+        path, place = Path(path), data.folder if isinstance(data, Dataset) else data
+        recommender = load_recommender(path, place, device)
+        if is_bundle(path):
+            return Bundle(path, recommender, progress)
+        from lightgc2n.devices import choose_device
+        from lightgc2n.training.runs import plan_of
+
+        if not isinstance(data, Dataset):
+            data = Dataset.load(plan_of(path).data if place is None else place)
+        run = Run(path, data, device=choose_device(device), progress=progress)
+        run.recommender = recommender
+        return run
