@@ -29,6 +29,8 @@ def simulate(
     min_events_per_domain: Annotated[
         int, typer.Option("--min-events-per-domain", help=HELP["min_events_per_domain"])
     ] = DEFAULT.min_events_per_domain,
+    overlap: Annotated[float, typer.Option("--overlap", help=HELP["overlap"])] = DEFAULT.overlap,
+    balanced: Annotated[bool, typer.Option("--balanced", help=HELP["balanced"])] = DEFAULT.balanced,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -43,6 +45,8 @@ def simulate(
         "accounts": accounts,
         "fragments": fragments,
         "min_events_per_domain": min_events_per_domain,
+        "overlap": overlap,
+        "balanced": balanced,
     }
     options = read_settings(SimulateOptions, chosen, "simulate")
     refuse_own_input(out, folder)

@@ -1,4 +1,4 @@
-"""Shared accounts with known members: random users of a dataset, merged by time into households."""
+"""Shared accounts with known members: users of a dataset, random or matched, merged by time into households."""
 
 import dataclasses
 import re
@@ -14,6 +14,7 @@ from lightgc2n.data.dataset import DATASET, LABELS, Dataset, Ints, Longs, write_
 from lightgc2n.data.tombstones import keep_tombstones
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.files.atomic_writes import new_folder
+from lightgc2n.synthetic.matched_users import Activity, balanced_households, overlapping_households
 
 Bools = npt.NDArray[np.bool_]
 
@@ -29,6 +30,16 @@ class SimulateOptions:
     fragments: str = setting("none", choices=("none", "year"), help="Cut each household's log by calendar year (UTC).")
     min_events_per_domain: int = setting(
         0, at_least=0, help="Drop fragments (or whole households) with fewer events in any domain."
+    )
+
+    overlap: float = setting(
+        0.0,
+        at_least=0.0,
+        at_most=1.0,
+        help="Merge only users whose spans of activity overlap: least intersection over union of every two.",
+    )
+    balanced: bool = setting(
+        False, help="Make households of every size equally long: one of each size for a total number of events."
     )
 
     @property
@@ -61,7 +72,7 @@ def simulate(source: Dataset, options: SimulateOptions, out: Path, force: bool =
     with new_folder(out, force, kind=DATASET) as folder:
         randomness = np.random.default_rng(options.seed)
         enough = np.flatnonzero(_events_per_account(source) >= options.min_events)
-        household_of_user = draw_households(enough, len(source.accounts), options, randomness)
+        household_of_user = _households(source, enough, options, randomness)
         drawn = merge_by_time(source, household_of_user, options.fragments, randomness)
         log = drawn.where(_wanted_sequences(source, drawn, options)[drawn.sequence])
         counts = {
@@ -74,6 +85,34 @@ def simulate(source: Dataset, options: SimulateOptions, out: Path, force: bool =
         manifest = _write(folder, source, options, log, counts)
         keep_tombstones(out, folder)
     return manifest
+
+
+def _households(
+    source: Dataset, enough: npt.NDArray[Any], options: SimulateOptions, randomness: np.random.Generator
+) -> Ints:
+    if not options.overlap and not options.balanced:
+        return draw_households(enough, len(source.accounts), options, randomness)
+    draw = balanced_households if options.balanced else overlapping_households
+    usable = np.isin(np.arange(len(source.accounts)), enough)
+    household_of_user = draw(_activity(source), usable, options.sizes, options.overlap, randomness)
+    if household_of_user.max(initial=-1) < 0:
+        raise DataError(
+            f"{source.name}: no household can be made of the {len(enough):,} users with at least {options.min_events} "
+            f"events. Lower --overlap, --min-events or --members, or leave out --balanced."
+        )
+    return household_of_user
+
+
+def _activity(source: Dataset) -> Activity:
+    """Return the first and the last time and the number of events of each account."""
+    assert source.times is not None
+    first = np.full(len(source.accounts), np.iinfo(np.int64).max)
+    last = np.full(len(source.accounts), np.iinfo(np.int64).min)
+    account = np.repeat(source.sequence_accounts, source.lengths)
+    np.minimum.at(first, account, source.times)
+    np.maximum.at(last, account, source.times)
+    events = _events_per_account(source).astype(np.int64)
+    return Activity(np.where(events > 0, first, 0), np.where(events > 0, last, 0), events)
 
 
 def draw_households(
@@ -174,10 +213,16 @@ def _notes(source: Dataset, options: SimulateOptions, counts: dict[str, int]) ->
         f"Simulated: each account merges {options.members} users of {source.name} by time; "
         f"events with equal times are in random order (seed {options.seed})."
     ]
+    if options.overlap:
+        notes.append(
+            f"The spans of every two users of an account overlap by at least {options.overlap:g} of their union."
+        )
+    if options.balanced:
+        notes.append("Accounts of every size have equally long logs: one of each size for a total number of events.")
     if few := counts["users_with_too_few_events"]:
         notes.append(f"Users with fewer than {options.min_events} events, not used: {few:,}.")
     if left_over := counts["users_left_over"]:
-        notes.append(f"Users left over, too few to fill the next household, not used: {left_over:,}.")
+        notes.append(f"Users left over, in no household, not used: {left_over:,}.")
     if dropped := counts["sequences_dropped"]:
         notes.append(f"Sequences dropped ({_why_dropped(options)}): {dropped:,}.")
     if source.parts is not None:

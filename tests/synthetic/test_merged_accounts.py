@@ -176,6 +176,7 @@ def test_manifest_says_how_it_was_made(tmp_path):
     assert manifest["source"] == {"dataset": "tiny", "checksum": source.checksum}
     assert manifest["options"] == {
         "members": "2", "seed": 5, "min_events": 1, "accounts": 0, "fragments": "none", "min_events_per_domain": 0,
+        "overlap": 0.0, "balanced": False,
     }  # fmt: skip
     data = load_dataset(tmp_path / "out")
     assert (list(data.items), data.domains) == (list(source.items), TWO_DOMAINS)
