@@ -23,7 +23,7 @@ from lightgc2n.graph.domain_graph import DIRECTIONS, build_domain_graph
 from lightgc2n.graph.sequential import Edges
 from lightgc2n.layers.account_graph import WEIGHTS, AccountGraph, Nodes, saved_edges
 from lightgc2n.layers.crossentropy import linear_cross_entropy
-from lightgc2n.layers.domain_views import draw_several, view_of
+from lightgc2n.layers.domain_views import draw_several, fixed_width, view_of
 from lightgc2n.layers.pooling import pooled_events
 from lightgc2n.models.contract import Model
 
@@ -104,12 +104,17 @@ class DomainGraphModel(Model):
         items = ("graph.items", "head.weight", "head.bias")
         return {"graph.accounts": "accounts", **dict.fromkeys(items, "items")}
 
+    @property
+    def cuda_graph_safe(self) -> bool:
+        return True
+
     def start_epoch(self, epoch: int) -> None:
         self.graph.refresh()
 
     def losses(self, encoded: Nodes, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
         queries, targets = draw_several(batch, self.domains, self.config.cuts)
-        features = self.domain_features(encoded, queries, self.graph.accounts_of(encoded, queries))
+        accounts = self.graph.known_accounts(encoded, queries.account)
+        features = self.domain_features(encoded, queries, accounts)
         return {"next_item": self.head.loss(features, targets)}
 
     @torch.no_grad()
@@ -164,7 +169,7 @@ class DAGCN(DomainGraphModel):
         """The features of each domain: the maximum over its history, and the account."""
         by_domain = []
         for domain in self.domains:
-            view = view_of(batch, domain)
+            view = view_of(batch, domain, fixed_width(batch))
             most = pooled_events(encoded.items, view.items + domain.start, view.known, "max")  # m
             features = self._dropped(torch.cat([most, account], dim=1))  # r
             by_domain.append(self._dropped(features))  # Differs: one dropout mask for all domains, not one for each

@@ -119,6 +119,15 @@ class GRU4Rec(Model):
         items = {f"items.{name}": "items" for name, _ in self.items.named_parameters()}
         return items | ({"start.accounts": "accounts"} if self.config.account else {})
 
+    @property
+    def cuda_graph_safe(self) -> bool:
+        return isinstance(self.loss, FullCrossEntropy)
+
+    @property
+    def captured_length(self) -> int:
+        """Longer logs are cut, into as many rows as they give."""
+        return min(self.config.max_length, super().captured_length)
+
     def encode(self) -> ItemVectors:
         return self.items()
 

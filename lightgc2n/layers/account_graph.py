@@ -122,9 +122,13 @@ class AccountGraph(nn.Module):
             read.append(normalize(nodes, eps=SHORTEST))  # Ē^{l+1}
         return Nodes(raw, self.combine(read), len(self.items))
 
+    def known_accounts(self, nodes: Nodes, account: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """The vectors of accounts of the graph."""
+        return rows_of(nodes.table, len(self.items) + account)
+
     def accounts_of(self, nodes: Nodes, batch: Batch) -> Float[Tensor, "B V"]:
         """The vectors of the accounts of a batch; an unseen account is folded in."""
-        known = rows_of(nodes.table, len(self.items) + batch.account.clamp(min=0))
+        known = self.known_accounts(nodes, batch.account.clamp(min=0))
         unseen = batch.account < 0
         if bool(unseen.any()):
             return torch.where(unseen[:, None], self.folded_in(nodes, batch), known)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
+from lightgc2n.devices import device_of
 
 NOTHING = -1
 
@@ -31,10 +32,14 @@ class DomainView:
         return self.known.sum(dim=1)
 
 
-def view_of(batch: Batch, domain: Domain) -> DomainView:
-    """The events of one domain in the histories."""
+def view_of(batch: Batch, domain: Domain, width: int | None = None) -> DomainView:
+    """The events of one domain in the histories.
+
+    Args:
+        width: the number of columns; by default that of the longest log of the domain, for which a GPU has to wait.
+    """
     inside = batch.known & (batch.history >= domain.start) & (batch.history < domain.stop)
-    width = max(1, int(inside.sum(dim=1).max()))
+    width = max(1, int(inside.sum(dim=1).max())) if width is None else width
     place = (~inside).long().argsort(dim=1, stable=True)[:, :width]  # its events first, in their order
     known = inside.gather(1, place)
     before = place - torch.arange(width, device=place.device)
@@ -53,7 +58,15 @@ def newest_views(batch: Batch, domains: Sequence[Domain], longest: int) -> list[
     order = (~newest).long().argsort(dim=1, stable=True)
     ages = None if batch.ages is None else batch.ages.gather(1, order)
     left = replace(batch, history=batch.history.gather(1, order), length=newest.sum(dim=1), ages=ages)
-    return [view_of(left, domain) for domain in domains]
+    return [view_of(left, domain, fixed_width(batch, longest)) for domain in domains]
+
+
+def fixed_width(batch: Batch, longest: int | None = None) -> int | None:
+    """A width of views that does not depend on the events, on devices that capture a step as a CUDA graph."""
+    if not device_of(batch.history).has_cuda_graphs:
+        return None
+    width = batch.history.shape[1]
+    return width if longest is None else min(longest, width)
 
 
 def targets_after(batch: TrainingBatch, domains: Sequence[Domain]) -> Int[Tensor, "B T D"]:

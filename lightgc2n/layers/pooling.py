@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from lightgc2n.data.batches import Batch
+from lightgc2n.devices import device_of
 from lightgc2n.layers.sparse import rows_of
 
 
@@ -52,6 +53,9 @@ def pooled_events(
     table: Float[Tensor, "M D"], items: Int[Tensor, "B T"], known: Bool[Tensor, "B T"], pooling: str
 ) -> Float[Tensor, "B D"]:
     """The sum, mean or maximum of the rows of the known events; zero for an empty history."""
+    if pooling == "max" and device_of(table).has_cuda_graphs:  # the same in fixed shapes
+        rows = rows_of(table, items).masked_fill(~known[..., None], -torch.inf)
+        return torch.where(known.any(dim=1, keepdim=True), rows.max(dim=1).values, 0.0)
     ends = known.sum(dim=1).cumsum(dim=0)
     offsets = torch.cat([ends.new_zeros(1), ends])
     return embedding_bag(items[known], table, offsets, mode=pooling, include_last_offset=True)

@@ -61,7 +61,7 @@ class FullCrossEntropy(nn.Module):
     """The mean cross-entropy of the targets, over all items."""
 
     def forward(self, states: Float[Tensor, "B T H"], items: ItemVectors, batch: TrainingBatch) -> Float[Tensor, ""]:
-        queries = states.flatten(0, 1)[batch.at]
+        queries = rows_of(states.flatten(0, 1), batch.at)
         return linear_cross_entropy(queries, items.outputs, batch.target, batch.share, items.bias)
 
 

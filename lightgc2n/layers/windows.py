@@ -75,17 +75,9 @@ def cut_rows(batch: TrainingBatch, longest: int) -> TrainingBatch:
 
     The parts of a log are consecutive rows, the oldest first; parts without a target are left out.
     """
-    width = batch.log.shape[1]
-    if width <= longest:
+    if batch.log.shape[1] <= longest:
         return batch
-    parts = -(-width // longest)
-    device = batch.log.device
-    later = longest * torch.arange(parts - 1, -1, -1, device=device)
-    stop = batch.seen.sum(dim=1, keepdim=True) - later
-    place = (stop - longest).clamp(min=0)[..., None] + torch.arange(longest, device=device)
-    seen = place < stop[..., None]
-    place = place.clamp(max=width - 1).flatten(1)
-    counts = batch.counts.gather(1, place).view_as(seen) & seen
+    place, seen, counts = parts_of_rows(batch, longest)
     has_target = counts.any(dim=-1)
     cut = TrainingBatch.of_rows(
         account=batch.account[:, None].expand_as(has_target)[has_target],
@@ -97,3 +89,16 @@ def cut_rows(batch: TrainingBatch, longest: int) -> TrainingBatch:
     if batch.moments is None:
         return cut
     return replace(cut, moments=batch.moments.gather(1, place).view_as(seen)[has_target])
+
+
+def parts_of_rows(
+    batch: TrainingBatch, longest: int
+) -> tuple[Int[Tensor, "B _"], Bool[Tensor, "B C W"], Bool[Tensor, "B C W"]]:
+    """All C parts of `longest` events of each row: the place of each event, and the masks `seen` and `counts`."""
+    width, device = batch.log.shape[1], batch.log.device
+    later = longest * torch.arange(-(-width // longest) - 1, -1, -1, device=device)
+    stop = batch.seen.sum(dim=1, keepdim=True) - later
+    place = (stop - longest).clamp(min=0)[..., None] + torch.arange(longest, device=device)
+    seen = place < stop[..., None]
+    place = place.clamp(max=width - 1).flatten(1)
+    return place, seen, batch.counts.gather(1, place).view_as(seen) & seen

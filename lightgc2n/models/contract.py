@@ -13,6 +13,8 @@ from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
 
+LONGEST_CAPTURED = 256  # events: longer sequences would need too much padding to a fixed size
+
 
 @dataclass(frozen=True)
 class LatentUsers:
@@ -50,6 +52,11 @@ class Model(nn.Module):
     def cuda_graph_safe(self) -> bool:
         """Whether a training step can be captured as a CUDA graph: fixed shapes, no synchronisation with the host."""
         return False
+
+    @property
+    def captured_length(self) -> int:
+        """The longest training log, in events, whose step can be captured."""
+        return LONGEST_CAPTURED
 
     @property
     def has_latent_users(self) -> bool:

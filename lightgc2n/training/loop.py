@@ -36,7 +36,6 @@ from lightgc2n.training.checkpoints import (
 )
 from lightgc2n.training.cuda_graph import WARM_UP, CapturedStep
 
-LONGEST_CAPTURED = 256  # events: longer sequences would need too much padding to a fixed size
 BUDGET = "budget"  # Progress.ended_by of a run that has trained all its epochs
 FORGET = "forget"  # of a run that `forget` changed before its training ended: its optimizer's state was removed
 FEWEST_STEPS = 500  # shorter runs get no estimate
@@ -55,6 +54,7 @@ class TrainingConfig:
     patience: int = setting(10, at_least=1, help="Evaluations without improvement before training stops.")
     evaluate_every: int = setting(1, at_least=1, help="Epochs between evaluations.")
     seed: int = setting(0, at_least=0, at_most=LARGEST_SEED, help="Seed of weights, order of sequences and dropout.")
+    cuda_graph: bool = setting(True, help="Capture the step as a CUDA graph, where device and model allow it.")
 
 
 class Steps:
@@ -64,8 +64,7 @@ class Steps:
         self.model, self.train, self.config = model, train, config
         if not device_of(device).is_gpu:
             keep_memory()
-        longest = int(np.diff(train.offsets).max(initial=0))
-        captured = device_of(device).has_cuda_graphs and model.cuda_graph_safe and longest <= LONGEST_CAPTURED
+        captured = config.cuda_graph and device_of(device).has_cuda_graphs and _can_be_captured(model, train)
         rate, decay = config.learning_rate, config.weight_decay
         fused = True if captured else None  # None: torch chooses
         self.optimizer = Adam(model.parameters(), rate, weight_decay=decay, fused=fused, capturable=captured)
@@ -93,6 +92,11 @@ class Steps:
             clip_grad_norm_(self.model.parameters(), self.config.clip)
         self.optimizer.step()
         return {name: term.detach() for name, term in terms.items()}
+
+
+def _can_be_captured(model: Model, train: Training) -> bool:
+    longest = int(np.diff(train.offsets).max(initial=0))
+    return model.cuda_graph_safe and longest <= model.captured_length and train.domain_targets is None
 
 
 def train(

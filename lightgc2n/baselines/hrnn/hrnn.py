@@ -206,6 +206,15 @@ class HRNN(Model):
         items = {f"items.{name}": "items" for name, _ in self.items.named_parameters()}
         return items | dict.fromkeys(stored, "accounts")
 
+    @property
+    def cuda_graph_safe(self) -> bool:
+        return isinstance(self.loss, FullCrossEntropy) and not isinstance(self.feed, RowsAsSessions)
+
+    @property
+    def captured_length(self) -> int:
+        """Longer logs are cut, into as many rows as they give."""
+        return min(self.config.max_length, super().captured_length)
+
     def encode(self) -> ItemVectors:
         return self.items()
 

@@ -58,7 +58,7 @@ class Prepared:
     bias: Float[Tensor, "G"]
     weights: Parts
     start: Float[Tensor, "B *state"]
-    length: Int[Tensor, "B"] | None = None  # None: all logs have the same length
+    length: Int[Tensor, "B"] | None = None  # None: all logs have the same length; nothing then waits for a GPU
 
     def run(self) -> Float[Tensor, "B X *state"]:
         """The state after every event; arbitrary values after the end of a log."""
@@ -103,6 +103,8 @@ class _Turns:
 def _turns(prepared: Sequence[Prepared]) -> _Turns:
     widest, logs = max(one.inputs.shape[1] for one in prepared), len(prepared[0].inputs)
     place = torch.arange(widest, device=prepared[0].inputs.device)
+    if all(one.length is None and one.inputs.shape[1] == widest for one in prepared):
+        return _full_turns(len(prepared), logs, place)
     full = [place.new_full((logs,), one.inputs.shape[1]) if one.length is None else one.length for one in prepared]
     length, order = torch.stack(full).sort(dim=1, descending=True, stable=True)
     going = (length[:, :, None] > place).sum(dim=1).amax(dim=0)
@@ -111,6 +113,14 @@ def _turns(prepared: Sequence[Prepared]) -> _Turns:
     event, rank = of_event.nonzero(as_tuple=True)
     side = torch.arange(len(prepared), device=place.device)[:, None]
     return _Turns(order, sizes, (side * logs + order[:, rank]) * widest + event)
+
+
+def _full_turns(sides: int, logs: int, place: Int[Tensor, "X"]) -> _Turns:
+    """The turns of logs that all have an event at every place."""
+    row = torch.arange(logs, device=place.device)
+    side = torch.arange(sides, device=place.device)[:, None, None]
+    at = (side * logs + row) * len(place) + place[:, None]
+    return _Turns(row.expand(sides, -1), [logs] * len(place), at.flatten(1))
 
 
 def _steps(

@@ -13,7 +13,7 @@ from torch import Tensor
 from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.layers.domain_views import NOTHING, DomainView, draw_queries, newest_views, targets_after, view_of
-from lightgc2n.layers.windows import cut_rows
+from lightgc2n.layers.windows import cut_rows, parts_of_rows
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,11 @@ class DomainQueries:
 
     views: list[DomainView]
     shown: list[Int[Tensor, "B Q"]]
+    fixed_shapes: bool = False  # padding is computed too, so that no shape depends on the events
+
+    def lengths(self, number: int) -> Int[Tensor, "B"] | None:
+        """The events of each log that have to be computed; None for all places."""
+        return None if self.fixed_shapes else self.views[number].length
 
     def crossed(self, source: int) -> Int[Tensor, "B X"]:
         """The number of events of the other domain before each event of this one.
@@ -62,6 +67,29 @@ def queries_at_all_places(
     shown = [_so_far(parts, domain).gather(1, chosen) for domain in domains]
     counts = parts.counts.gather(1, chosen)[..., None]
     return DomainQueries([view_of(history, domain) for domain in domains], shown), targets.masked_fill(~counts, NOTHING)
+
+
+def queries_of_one_domain(batch: TrainingBatch, longest: int) -> tuple[DomainQueries, Int[Tensor, "P"]]:
+    """The queries of `queries_at_all_places` for a single domain in fixed shapes, and the places of the targets.
+
+    No step waits for the GPU, so a training step can be captured as a CUDA graph. Places are row * Q + query.
+    """
+    width = batch.log.shape[1]
+    if width <= longest:
+        return _full_rows(batch.log, batch.seen), batch.at
+    place, seen, _ = parts_of_rows(batch, longest)
+    parts, row, column = seen.shape[1], batch.row, batch.at % width
+    length = batch.seen.sum(dim=1)[row]
+    newer = (length - 1 - column) // longest  # parts of the log after the target's
+    start = (length - longest * (newer + 1)).clamp(min=0)
+    at = (row * parts + parts - 1 - newer) * longest + column - start
+    return _full_rows(batch.log.gather(1, place).view(-1, longest), seen.flatten(0, 1)), at
+
+
+def _full_rows(items: Int[Tensor, "B X"], known: Bool[Tensor, "B X"]) -> DomainQueries:
+    place = torch.arange(items.shape[1], device=items.device).expand_as(items)
+    view = DomainView(items * known, known, place, torch.zeros_like(items), None)
+    return DomainQueries([view], [place + 1], fixed_shapes=True)
 
 
 def _so_far(parts: TrainingBatch, domain: Domain) -> Int[Tensor, "B T"]:

@@ -7,14 +7,20 @@ K members, E embedding width, H width of a state, W width of the input of the ou
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import dropout, embedding
+from torch.nn.functional import dropout
 
 from lightgc2n.baselines.pi_net.batched_rnn import side_by_side
-from lightgc2n.baselines.pi_net.domain_queries import DomainQueries, queries_at_all_places, queries_at_the_end
+from lightgc2n.baselines.pi_net.domain_queries import (
+    DomainQueries,
+    queries_at_all_places,
+    queries_at_the_end,
+    queries_of_one_domain,
+)
 from lightgc2n.baselines.pi_net.gated_unit import GatedUnit, states_after
 from lightgc2n.baselines.pi_net.shared_filter import (
     FilterTransfer,
@@ -28,8 +34,10 @@ from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
+from lightgc2n.devices import device_of
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.crossentropy import linear_cross_entropy
+from lightgc2n.layers.propagation import rows_of
 from lightgc2n.models.contract import Model
 
 # π-Net (PSJNet-I), PSJNet-II, and the ablation without transfer
@@ -100,17 +108,31 @@ class ParallelNet(Model):
     def warm_start_tensors(self) -> dict[str, str]:
         return dict.fromkeys(("items", "outputs", "bias"), "items")
 
+    @property
+    def cuda_graph_safe(self) -> bool:
+        """With a single domain every place has a query, so that the shapes do not depend on the events."""
+        return len(self.domains) == 1 and not self.config.cuts
+
     def encode(self) -> None:
         """Nothing to precompute: all depends on the history."""
 
     def losses(self, encoded: None, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
         """The sum over domains of the mean cross-entropy over the queries that have a target in the domain."""
+        if self.cuda_graph_safe and batch.domain_targets is None and device_of(batch.log).has_cuda_graphs:
+            return {"next_item": self._loss_of_one_domain(batch)}
         queries, targets = queries_at_all_places(batch, self.domains, self.config.max_length, self.config.cuts)
         features_by_domain = self._output_features(range(len(self.domains)), queries)
         losses = [
             self._loss(number, features, targets[..., number]) for number, features in enumerate(features_by_domain)
         ]
         return {"next_item": torch.stack(losses).sum()}
+
+    def _loss_of_one_domain(self, batch: TrainingBatch) -> Float[Tensor, ""]:
+        """The loss of a single domain in fixed shapes; a target that is padding has weight 0."""
+        queries, at = queries_of_one_domain(batch, self.config.max_length)
+        features = self._output_features([0], queries)[0].flatten(0, 1)
+        dropped = dropout(rows_of(features, at), self.config.dropout, self.training)
+        return linear_cross_entropy(dropped, self.outputs, batch.target, batch.share, self.bias)
 
     @torch.no_grad()
     def scores(self, encoded: None, batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
@@ -127,10 +149,11 @@ class ParallelNet(Model):
     def _states(self, queries: DomainQueries) -> list[Float[Tensor, "B _ H"]]:
         """The state of each domain after each of its own events."""
         prepared = []
-        for view, domain, encoder in zip(queries.views, self.domains, self.encoders, strict=True):
-            events = embedding(view.items + domain.start, self.items)  # x
+        for number, (view, domain) in enumerate(zip(queries.views, self.domains, strict=True)):
+            events = rows_of(self.items, view.items + domain.start)  # x
             dropped = dropout(events, self.config.dropout, self.training)
-            prepared.append(encoder.prepared(dropped, length=view.length))  # type: ignore[operator]
+            encoder = cast(GatedUnit, self.encoders[number])
+            prepared.append(encoder.prepared(dropped, length=queries.lengths(number)))
         return side_by_side(prepared)  # h_i = GRU(x_i, h_{i-1})
 
     def _output_features(self, numbers: Sequence[int], queries: DomainQueries) -> list[Float[Tensor, "B Q W"]]:
@@ -147,7 +170,7 @@ class ParallelNet(Model):
         source = len(states) - 1 - number  # a single domain is its own source
         beside = states_after(states[number], queries.crossed(source))  # q_j = h_{π(j)}
         shown = queries.shown[source], queries.shown[number]
-        return TransferInputs(states[source], beside, queries.views[source].length, states[number], *shown)
+        return TransferInputs(states[source], beside, queries.lengths(source), states[number], *shown)
 
     def _loss(self, number: int, features: Float[Tensor, "B Q W"], target: Int[Tensor, "B Q"]) -> Float[Tensor, ""]:
         domain, has_target = self.domains[number], target >= 0

@@ -130,7 +130,7 @@ class TransferInputs:
 
     source: Float[Tensor, "B X H"]  # the source's states
     beside: Float[Tensor, "B X H"]  # the target's state at the time of each event of the source
-    length: Int[Tensor, "B"]  # the number of events of the source
+    length: Int[Tensor, "B"] | None  # the number of events of the source; None: as many as places
     target: Float[Tensor, "B Y H"]  # the target's states
     source_shown: Int[Tensor, "B Q"]  # the number of events of the source before each query
     target_shown: Int[Tensor, "B Q"]  # the number of events of the target before each query

@@ -166,7 +166,8 @@ class SplitAndJoin(Transfer):
 
     def second_recurrence(self, states: Float[Tensor, "B X K H"], inputs: TransferInputs) -> Prepared:
         roles = self.drop(states).transpose(1, 2).flatten(0, 1)
-        return self.join.prepared(roles, length=inputs.length.repeat_interleave(states.shape[2]))
+        length = None if inputs.length is None else inputs.length.repeat_interleave(states.shape[2])
+        return self.join.prepared(roles, length=length)
 
     def output(self, states: Float[Tensor, "BK X H"], inputs: TransferInputs) -> Float[Tensor, "B Q H"]:
         joined = states.view(len(inputs.source), -1, *states.shape[1:])  # t_{j,k} = GRU(s_{j,k}, t_{j-1,k})
