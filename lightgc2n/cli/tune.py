@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def tune(
     folder: DatasetFolder,
     model: Annotated[str, typer.Option(help="Name of a model that is trained.")] = "lightgc2n",
-    trials: Annotated[int, typer.Option(min=1, help="Number of trials; the first has the model's defaults.")] = 10,
+    trials: Annotated[
+        int, typer.Option(min=1, help="Number of trials; the first has the model's defaults, or --first.")
+    ] = 10,
     epochs: Annotated[int | None, typer.Option(min=1, help="Maximum number of epochs of a trial (default 45).")] = None,
     protocol: Annotated[str, typer.Option(help="last, time, cold-accounts or windows.")] = "last",
     domain: Annotated[str, typer.Option(help="Use only the events of this domain.")] = "",
@@ -33,6 +35,10 @@ def tune(
     ] = None,
     config: ConfigFile = None,
     set: Overrides = None,
+    first: Annotated[
+        Path | None,
+        typer.Option("--first", metavar="FILE", help="Settings of the first trial, such as a paper's; still searched."),
+    ] = None,
     sampler: Annotated[str, typer.Option(help="How settings are proposed: random, or optuna (an extra).")] = "random",
     halving: Annotated[
         bool,
@@ -71,6 +77,8 @@ def tune(
     zoo.entry_of(model)
     tables = read_tables(config, set, known=[model, "split", "training"])
     fixed = {f"{table}.{name}" for table in (model, "training") for name in tables[table]}
+    start = read_tables(first, None, known=[model, "split", "training"])
+    tables = {table: {**start[table], **values} for table, values in tables.items()}
     training = {"seed": seed, "epochs": DEFAULT_EPOCHS, **tables["training"]}
     training |= {} if epochs is None else {"epochs": epochs}
     split = {"protocol": protocol, "targets": targets, "seed": seed, **tables["split"]}
@@ -82,7 +90,8 @@ def tune(
         split=read_settings(SplitConfig, split, where="split"),
         training=read_settings(TrainingConfig, training, where="training"),
     )
-    plan = TuningPlan(run, frozenset(fixed), trials, sampler, halving)
+    started = {f"{table}.{name}": value for table in (model, "training") for name, value in start[table].items()}
+    plan = TuningPlan(run, frozenset(fixed), trials, sampler, halving, started, str(first or ""))
     out = out or Path("tuning") / f"{folder.name}-{model}"
     if save is not None:
         refuse_other_settings(save, out, force)

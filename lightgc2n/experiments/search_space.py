@@ -1,7 +1,7 @@
 """The search space of a model, and the samplers that propose settings from it.
 
-SPACES has one row per setting name, applied to every model that has a setting of this name. A row `model.setting`
-overrides the row `setting` for one model; None excludes the setting from the search.
+SPACES has one row per setting name, applied to every model that has a setting of this name. A row `model.setting` or
+`model.training.setting` overrides the row without the model; None excludes the setting from the search.
 """
 
 import dataclasses
@@ -93,6 +93,13 @@ SPACES: Mapping[str, Range | None] = {
     "contrast_weight": Span(0.0, 1.0),
     "penalty": Span(1e-6, 1e-2, log=True),
     "gru4rec.embeddings": Choice(("shared", "separate")),
+    "hrnn.feed": Choice(("state", "split")),
+    "nais.pretraining": Choice((0, 2, 5)),
+    "neumf.pretraining": Choice((0, 2, 5)),
+    "tgsrec.training.learning_rate": Span(1e-4, 2e-3, log=True),  # at higher rates all nodes become one
+    "tgsrec.loss": Choice(("bpr", "softmax")),
+    "tgsrec.score": Choice(("mlp", "dot")),
+    "tgsrec.neighbours": Choice((10, 20)),
     "nais.smoothing": Span(0.2, 1.0),  # other models use this name for other settings
     # These two have no layers: they share the config class of models that do.
     **dict.fromkeys(("gmf.layers", "gmf.dropout", "gmf-ce.layers", "gmf-ce.dropout"), None),
@@ -112,6 +119,8 @@ def space_of(model: str, fixed: Iterable[str] = ()) -> dict[str, Range]:
         for field in dataclasses.fields(settings):
             common = SPACES.get(field.name) if table == model else None
             space_range = SPACES.get(f"{table}.{field.name}", common)
+            if table == "training":
+                space_range = SPACES.get(f"{model}.training.{field.name}", space_range)
             # A setting with the same name but another type is unrelated.
             if space_range is not None and space_range.kind is types[field.name]:
                 space[f"{table}.{field.name}"] = (

@@ -33,9 +33,9 @@ def _lines(tuned: Tuned) -> Iterator[str]:
     yield f"# data {tuned.dataset.name}, checksum {tuned.dataset.checksum[:12]}, protocol {plan.run.split.protocol}"
     yield f"# {plan.trials} trials of at most {plan.run.training.epochs} epochs; validation MRR@20:"
     yield f"#   chosen, trial {best['trial']}: {_score(best)}"
-    yield f"#   defaults, trial 0: {_score(defaults)}"
+    yield f"#   {'first settings' if plan.first_file else 'defaults'}, trial 0: {_score(defaults)}"
     fixed = {name: _value_of(plan, name) for name in sorted(plan.fixed)}
-    chosen = {**fixed, **best["settings"]}
+    chosen = {**plan.first, **fixed, **best["settings"]}
     for table in (plan.run.model, "training"):
         yield f"\n[{table}]"
         own = {name.rsplit(".", 1)[1]: value for name, value in chosen.items() if name.rsplit(".", 1)[0] == table}
@@ -53,6 +53,7 @@ def command_of(plan: TuningPlan) -> str:
     words += [f"--domain {run.domain}"] if run.domain else []
     words += [f"--sampler {plan.sampler}"] if plan.sampler != "random" else []
     words += [] if plan.halving else ["--no-halving"]
+    words += [f"--first {plan.first_file}"] if plan.first_file else []
     words += [f"--set split.{name}={toml_value(value)}" for name, value in _changed(run.split).items()]
     fixed = sorted(plan.fixed - {"training.epochs", "training.seed"})
     return " ".join([*words, *(f"--set {name}={toml_value(_value_of(plan, name))}" for name in fixed)])

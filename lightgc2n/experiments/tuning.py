@@ -41,6 +41,8 @@ class TuningPlan:
     trials: int = DEFAULT_TRIALS
     sampler: str = "random"
     halving: bool = True  # otherwise every trial trains all epochs
+    first: Mapping[str, Any] = field(default_factory=dict)  # settings of the first trial, as `table.name`
+    first_file: str = ""  # the file that they come from
 
     @property
     def space(self) -> dict[str, Range]:

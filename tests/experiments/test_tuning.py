@@ -343,3 +343,19 @@ def test_wrong_words_are_refused(words: list[str], message: str, data: Path, tmp
     done = run("tune", data, "--out", tmp_path / "search", "--epochs", 1, *given)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "search").exists()
+
+
+def test_the_first_trial_has_given_settings_which_are_still_searched(data: Path, tmp_path: Path) -> None:
+    given = tmp_path / "published.toml"
+    given.write_text("[lightgc2n-wo-a]\nlayers = 3\npooling = 'sum'\n[training]\nlearning_rate = 0.001\n")
+    out = tmp_path / "search"
+    small_model = ("--set", "lightgc2n-wo-a.embedding_width=8", "--set", "lightgc2n-wo-a.capsule_width=8")
+    words = ("--model", "lightgc2n-wo-a", "--first", given, "--trials", "3", "--epochs", "1", "--no-halving")
+    assert run("tune", data, *words, *small_model, "--out", out).returncode == 0
+    trials = [plan_of(out / f"trial-{number:03}") for number in range(3)]
+    assert (trials[0].settings["layers"], trials[0].training.learning_rate) == (3, 0.001)
+    assert len({trial.training.learning_rate for trial in trials}) == 3
+    assert {trial.settings["pooling"] for trial in trials} == {"sum"}  # not in the search space
+    best = (out / "best.toml").read_text()
+    assert 'pooling = "sum"' in best
+    assert f"--first {given}" in best.splitlines()[0]

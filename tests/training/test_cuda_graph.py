@@ -1,6 +1,7 @@
 """A captured step does what an eager one does; on a GPU alone."""
 
 import gc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from lightgc2n.models.contract import Model
 from lightgc2n.training.cuda_graph import CapturedStep
 from lightgc2n.training.loop import Steps, TrainingConfig, train
 from lightgc2n.training.run import new_model, validation
+from tests.contract.test_cuda_graph_safety import last_place
 from tests.worlds import WORLDS
 
 pytestmark = [
@@ -34,12 +36,23 @@ def model(**settings: int) -> Model:
         ("lightgc2n", {"capsule_width": 16}),  # kernels for all
         ("lightgc2n", {"capsule_width": 64}),  # matrix products left to cuBLAS
         ("lightgc2n-plus", {}),
+        ("pi-net", {"width": 16}),
+        ("pi-net", {"max_length": 10}),  # rows are cut into parts
+        ("psjnet-2", {"width": 16}),
+        ("da-gcn", {}),
+        ("tida-gcn", {}),
+        ("gru4rec", {"input_dropout": 0.0, "state_dropout": 0.0}),
+        ("hrnn", {"user_dropout": 0.0, "session_dropout": 0.0, "start_dropout": 0.0}),
     ],
 )
-def test_the_losses_of_every_step_are_those_on_a_cpu(name: str, settings: dict[str, int]) -> None:
+def test_the_losses_of_every_step_are_those_on_a_cpu(
+    name: str, settings: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lightgc2n.layers.domain_views.draw_cuts", last_place)
     found: dict[str, list[float]] = {}
+    quiet = QUIET if name not in ("gru4rec", "hrnn") else {}
     for device in ("cpu", "cuda"):
-        trained = new_model(name, SPLIT, {**QUIET, **settings}, 0).to(device).train()
+        trained = new_model(name, SPLIT, {**quiet, **settings}, 0).to(device).train()
         steps = Steps(trained, SPLIT.train, CONFIG, device)
         assert isinstance(steps.run, CapturedStep) == (device == "cuda")
         found[device] = [float(steps(batch)["next_item"]) for epoch in range(4) for batch in steps.batches(epoch)]
@@ -60,6 +73,11 @@ def test_one_model_after_another_may_be_captured() -> None:
     finally:
         gc.set_threshold(*before)
     assert gc.isenabled()
+
+
+def test_a_setting_turns_capture_off() -> None:
+    trained = new_model("lightgc2n", SPLIT, QUIET, 0).to("cuda").train()
+    assert not isinstance(Steps(trained, SPLIT.train, replace(CONFIG, cuda_graph=False), "cuda").run, CapturedStep)
 
 
 def test_dropout_differs_from_step_to_step_and_follows_from_the_seed() -> None:

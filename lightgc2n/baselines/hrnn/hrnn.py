@@ -48,7 +48,7 @@ class HRNNConfig:
         True, help="Variant all: the user state enters the candidate gate as well; false as in the released code."
     )
     feed: str = setting(
-        "split",
+        "split",  # Differs: the paper has rows as sessions; a log is a single row, so `state` would train no user
         choices=("split", "state", "reset"),
         help="Sessions are parts of a row (split) or rows (state); reset has no user state.",
     )

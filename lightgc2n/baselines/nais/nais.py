@@ -56,6 +56,7 @@ class NAISConfig:
         "pointwise", choices=tuple(LOSSES), help="Binary cross-entropy of each candidate, or a softmax over them."
     )
     item_penalty: float = setting(0.0, at_least=0.0, help="Weight of the squared embeddings of all items.")
+    pretraining: int = setting(0, at_least=0, help="First epochs in which all votes count equally, as in FISM.")
     attention_penalty: float = setting(1e-6, at_least=0.0, help="Weight of the squared attention matrix.")
 
 
@@ -116,6 +117,11 @@ class NAIS(Model):
         self.attention = _attention(config)
         self.smoothing = config.smoothing if config.attention != "none" else 0.0
         self.history = _history(config, holdings)
+        self.votes_are_equal = False
+
+    def start_epoch(self, epoch: int) -> None:
+        """FISM, the model with equal votes, is trained before the attention."""
+        self.votes_are_equal = epoch < self.config.pretraining
 
     def warm_start_tensors(self) -> dict[str, str]:
         return dict.fromkeys(("candidates", "voters", "item_bias"), "items")
@@ -189,6 +195,8 @@ class NAIS(Model):
         return voters.sums(strength * (voter @ candidate.T)), voters.sums(strength), count  # H Gᵀ and H Eᵀ
 
     def _strength(self, candidate: Float[Tensor, "*#pairs D"], voter: Float[Tensor, "*#pairs D"]) -> Tensor:
+        if self.votes_are_equal and self.training:
+            return torch.ones_like((candidate * voter)[..., 0])
         return self.attention(candidate, voter).clamp(-STRONGEST, STRONGEST).exp()  # exp f(i, j)
 
     def _scores(self, votes: Float[Tensor, "I C"], strength: Float[Tensor, "I C"], count: Tensor) -> Tensor:

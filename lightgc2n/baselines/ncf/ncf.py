@@ -54,6 +54,7 @@ class NCFConfig:
         0.1, at_least=0.0, at_most=0.95, help="Share of training queries whose account is hidden."
     )
     negatives: int = setting(4, at_least=1, help="Negatives per target.")
+    pretraining: int = setting(0, at_least=0, help="First epochs of neumf in which each branch is trained by itself.")
     loss: str = setting("pointwise", choices=("pointwise", "softmax"), help="softmax is over all items, for gmf alone.")
 
 
@@ -175,6 +176,15 @@ class NCF(Model):
         nn.init.uniform_(self.output.weight, -((3 / features) ** 0.5), (3 / features) ** 0.5)
         if config.loss == "pointwise":
             nn.init.zeros_(self.output.bias)
+        self.branches_are_apart = False
+
+    @torch.no_grad()
+    def start_epoch(self, epoch: int) -> None:
+        """Join the pre-trained branches with equal weight, the paper's α = 0.5."""
+        pretraining = self.config.pretraining if len(self.branches) > 1 else 0
+        self.branches_are_apart = epoch < pretraining
+        if epoch == pretraining > 0:
+            self.output.weight /= len(self.branches)
 
     def warm_start_tensors(self) -> dict[str, str]:
         kinds = {"items": "items", "inputs": "items", "accounts": "accounts"}
@@ -206,6 +216,10 @@ def _pointwise(model: NCF, encoded: Encoded, batch: TrainingBatch) -> Float[Tens
         branch.pairs(items, branch.feed.for_queries(branch.read(), batch, queries), queries.candidates)
         for branch, items in zip(model._parts(), encoded.branches, strict=True)
     ]
+    if model.branches_are_apart:
+        weights = model.output.weight[0].split([part.shape[-1] for part in features])
+        alone = zip(features, weights, strict=True)
+        return torch.stack([pointwise_loss(part @ weight + model.output.bias) for part, weight in alone]).sum()
     return pointwise_loss(model.output(torch.cat(features, dim=-1)).squeeze(-1))  # w · [g ; z_X] + b
 
 

@@ -113,6 +113,10 @@ class ParallelNet(Model):
         """With a single domain every place has a query, so that the shapes do not depend on the events."""
         return len(self.domains) == 1 and not self.config.cuts
 
+    @property
+    def captured_length(self) -> int:
+        return 320  # padding costs these layers little
+
     def encode(self) -> None:
         """Nothing to precompute: all depends on the history."""
 

@@ -85,6 +85,10 @@ class LightGC2N(Model):
         return self.graph.has_fixed_width
 
     @property
+    def captured_length(self) -> int:
+        return 320  # padding costs these layers little
+
+    @property
     def has_latent_users(self) -> bool:
         return self.convolution.has_latent_users
 

@@ -16,10 +16,12 @@ from lightgc2n.baselines.nais import nais
 from lightgc2n.baselines.nais.nais import NAIS, ConcatAttention, NAISConfig, ProductAttention
 from lightgc2n.data.batches import Batch, training_batches
 from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.devices import CPU, DEVICES
 from lightgc2n.errors import SettingError
 from tests.graph.logs import training_of
 from tests.restoring import saved_and_restored
+from tests.worlds import WORLDS
 
 
 def parameter_count(config: NAISConfig, accounts: int, items: int) -> int:
@@ -223,3 +225,23 @@ def test_the_parameters_are_those_of_the_formula(attention: str, width: int) -> 
 def test_the_formula_on_the_paper_s_data(attention: str, expected: int) -> None:
     """HVIDEO's E domain: 8,367 items at width 16."""
     assert parameter_count(NAISConfig(attention=attention), 13_714, 8_367) == expected
+
+
+def test_pretraining_is_training_with_equal_votes() -> None:
+    split = split_dataset(WORLDS["tastes"], SplitConfig())
+    batch = next(training_batches(split.train, 16))
+
+    def loss(epoch: int, **settings: Any) -> tuple[float, bool]:
+        torch.manual_seed(0)
+        model = zoo.build("nais", split.train, {"attention_penalty": 0.0, **settings}).train()
+        model.start_epoch(epoch)
+        if settings.get("attention") == "none":
+            model.smoothing = model.config.smoothing  # FISM, its votes divided as those of NAIS
+        torch.manual_seed(1)
+        terms = model.losses(model.encode(), batch)
+        terms["next_item"].backward()
+        return float(terms["next_item"].detach()), any(p.grad is not None for p in model.attention.parameters())
+
+    assert loss(0, pretraining=2) == (pytest.approx(loss(0, attention="none")[0], rel=1e-6), False)
+    assert loss(2, pretraining=2) == loss(0)
+    assert loss(0)[1]

@@ -16,11 +16,12 @@ from lightgc2n import zoo
 from lightgc2n.baselines.ncf.ncf import BRANCHES, NCF, NCFConfig, Product, Tower, tower_widths
 from lightgc2n.data.batches import Batch, TrainingBatch, training_batches
 from lightgc2n.data.dataset import Domain
-from lightgc2n.data.splits import Training
+from lightgc2n.data.splits import SplitConfig, Training, split_dataset
 from lightgc2n.devices import CPU, DEVICES
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.sampled_losses import candidates_of
 from tests.graph.logs import training_of
+from tests.worlds import WORLDS
 
 
 def parameter_count(name: str, config: NCFConfig, accounts: int, items: int) -> int:
@@ -236,3 +237,31 @@ def test_the_parameters_are_those_of_the_formula(name: str, changes: dict[str, A
 def test_the_formula_on_the_paper_s_data(name: str, expected: int) -> None:
     """HVIDEO's E domain: 13,714 accounts and 8,367 items at width 16."""
     assert parameter_count(name, NCFConfig(width=16), 13_714, 8_367) == expected
+
+
+def test_pretraining_trains_each_branch_by_itself_and_joins_them_with_equal_weight() -> None:
+    split = split_dataset(WORLDS["tastes"], SplitConfig())
+    torch.manual_seed(0)
+    model = zoo.build("neumf", split.train, {"pretraining": 2, "dropout": 0.0, "account_dropout": 0.0}).train()
+    batch = next(training_batches(split.train, 32))
+
+    def loss(epoch: int) -> float:
+        model.start_epoch(epoch)
+        torch.manual_seed(1)
+        return float(model.losses(model.encode(), batch)["next_item"].detach())
+
+    alone = []
+    for branch in (0, 1):  # a branch whose weights are zero adds nothing to the joint score
+        saved = model.output.weight.detach().clone()
+        features = [part.features for part in model.branches]
+        with torch.no_grad():
+            (model.output.weight[:, features[0] :] if branch == 0 else model.output.weight[:, : features[0]]).zero_()
+        alone.append(loss(3))
+        with torch.no_grad():
+            model.output.weight.copy_(saved)
+    assert loss(0) == pytest.approx(sum(alone), rel=1e-5)
+    before = model.output.weight.detach().clone()
+    model.start_epoch(2)
+    assert_close(model.output.weight.detach(), before / 2)
+    model.start_epoch(3)
+    assert_close(model.output.weight.detach(), before / 2)
