@@ -217,7 +217,7 @@ def _pointwise(model: NCF, encoded: Encoded, batch: TrainingBatch) -> Float[Tens
         for branch, items in zip(model._parts(), encoded.branches, strict=True)
     ]
     if model.branches_are_apart:
-        weights = model.output.weight[0].split([part.shape[-1] for part in features])
+        weights = torch.split(model.output.weight[0], [part.shape[-1] for part in features])
         alone = zip(features, weights, strict=True)
         return torch.stack([pointwise_loss(part @ weight + model.output.bias) for part, weight in alone]).sum()
     return pointwise_loss(model.output(torch.cat(features, dim=-1)).squeeze(-1))  # w · [g ; z_X] + b
