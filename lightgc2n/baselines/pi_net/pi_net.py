@@ -37,7 +37,7 @@ from lightgc2n.data.splits import Training
 from lightgc2n.devices import device_of
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.crossentropy import linear_cross_entropy
-from lightgc2n.layers.propagation import rows_of
+from lightgc2n.layers.sparse import rows_of
 from lightgc2n.models.contract import Model
 
 # π-Net (PSJNet-I), PSJNet-II, and the ablation without transfer
