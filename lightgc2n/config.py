@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_type_hints
 from lightgc2n.errors import SettingError
 
 Settings = TypeVar("Settings")
+MOST_NAMED = 16  # names that an error lists in full
 LARGEST_SEED = 2**32 - 1  # accepted by every random generator
 
 
@@ -92,10 +93,12 @@ def read_tables(config: Path | None, overrides: list[str] | None, known: Sequenc
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
-    """Return an error sentence that names the unknown `name` and suggests the nearest known one."""
+    """Return an error sentence that names the unknown `name` and suggests known ones: of many, the nearest three."""
     known = sorted(known)
     near = get_close_matches(name, known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
+    if len(known) > MOST_NAMED:
+        return f"unknown {what} {name!r}.{hint} Nearest: {', '.join(get_close_matches(name, known, n=3, cutoff=0))}."
     return f"unknown {what} {name!r}.{hint} Known: {', '.join(known)}."
 
 

@@ -24,7 +24,7 @@ from lightgc2n.baselines.tgsrec.tgsrec import TGSRec, TGSRecConfig
 from lightgc2n.baselines.tida_gcn import TiDAGCN, TiDAGCNConfig
 from lightgc2n.config import read_settings, unknown_name
 from lightgc2n.data.splits import Training
-from lightgc2n.errors import SettingError
+from lightgc2n.errors import SettingError, option
 from lightgc2n.models.contract import Model
 from lightgc2n.models.lightgc2n.ablations import VARIANTS, build_variant, restore_variant
 from lightgc2n.models.lightgc2n.lightgc2n import LightGC2NConfig
@@ -41,6 +41,7 @@ class Entry:
     restore: Callable[[Any, dict[str, Tensor]], Model]
     sees: frozenset[str]  # patterns that it can learn: favourites (popular items), tastes (clusters), steps (order)
     is_simple: bool = False  # a simple baseline, which counts and has no gradients
+    exports: bool = False  # can be written to a bundle
     preset: Mapping[str, Any] = field(default_factory=dict)  # settings that differ from the defaults
 
 
@@ -50,12 +51,12 @@ def _simple(model: type[SimpleBaseline], *sees: str, **preset: Any) -> Entry:
 
 def _variant(name: str) -> Entry:
     build, restore = partial(build_variant, name), partial(restore_variant, name)
-    return Entry(LightGC2NConfig, build, restore, frozenset({"tastes"}))
+    return Entry(LightGC2NConfig, build, restore, frozenset({"tastes"}), exports=True)
 
 
 def _plus(name: str) -> Entry:
     build, restore = partial(build_plus, name), partial(restore_plus, name)
-    return Entry(PlusConfig, build, restore, frozenset({"tastes", "steps"}))
+    return Entry(PlusConfig, build, restore, frozenset({"tastes", "steps"}), exports=True)
 
 
 def _ncf(name: str, **preset: Any) -> Entry:
@@ -63,7 +64,8 @@ def _ncf(name: str, **preset: Any) -> Entry:
 
 
 def _sasrec(**preset: Any) -> Entry:
-    return Entry(SASRecConfig, SASRec.build, SASRec.restore, frozenset({"tastes", "steps"}), preset=preset)
+    sees = frozenset({"tastes", "steps"})
+    return Entry(SASRecConfig, SASRec.build, SASRec.restore, sees, exports=True, preset=preset)
 
 
 def _parallel(**preset: Any) -> Entry:
@@ -104,6 +106,44 @@ ZOO: dict[str, Entry] = {
 }
 
 
+ABOUT = {
+    "popularity": "the most frequent items",
+    "trending": "recent popularity, with a half-life selected on validation events",
+    "recency": "the items of the history, the newest first",
+    "markov": "what followed the newest item in the logs of all accounts",
+    "sequential-rules": "what followed within ten events",
+    "account-markov": "what followed the newest item in the account's own log, then in all logs",
+    "markov-recency": "markov and recency, weighted on validation events",
+    "item-knn": "items that the same accounts watched or bought",
+    "session-knn": "items of the most similar histories",
+    "lightgc2n": "the paper's model: graph capsules, then subspace alignment (Zhang et al., AAAI 2025)",
+    "lightgc2n-plus": "ours: order, people, repeats and trends, blended with counted evidence; the default",
+    "lightgcn": "LightGCN: graph convolution of accounts and items",
+    "gmf": "NCF: product of account and item vectors",
+    "mlp": "NCF: layers over account and item vectors",
+    "neumf": "NCF: gmf and mlp together",
+    "gmf-ce": "gmf with a softmax over all items",
+    "nais": "attention over the items of the history",
+    "gru4rec": "a recurrent network reads the log event by event",
+    "hrnn": "a recurrent network within sessions and one across them; needs times for sessions",
+    "sasrec": "self-attention over the history",
+    "sasrec-gbce": "sasrec with sampled negatives and a calibrated loss",
+    "comirec": "several interest vectors per account",
+    "pi-net": "parallel networks with a shared-account filter; one or two domains",
+    "psjnet-2": "pi-net with split-and-join transfer; one or two domains",
+    "da-gcn": "graph convolution with domain attention",
+    "tida-gcn": "da-gcn with time intervals; needs times to use them",
+    "disenreason-style": "disentangled latent users, after DisenReason",
+    "tgsrec": "temporal graph attention; needs times to use them",
+}
+
+
+def about(name: str) -> str:
+    """What a model does, in one line."""
+    base, _, part = name.partition("-wo-")
+    return f"ablation: {base} without {part.upper() if base == 'lightgc2n' else part}" if part else ABOUT[name]
+
+
 SIMPLE = ("simple", "floors")
 
 
@@ -129,7 +169,8 @@ def entry_of(name: str) -> Entry:
     """
     name = ALIASES.get(name, name)
     if name not in ZOO:
-        raise SettingError(unknown_name("model", name, ZOO))
+        lists = option("lightgc2n models", "lightgc2n.list_models()")
+        raise SettingError(f"{unknown_name('model', name, ZOO)} {lists} lists all of them.")
     return ZOO[name]
 
 

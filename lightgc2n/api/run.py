@@ -174,7 +174,7 @@ def train(
 
     Args:
         data: a dataset, or the path of a log or a prepared dataset.
-        model: a name of `list_models()`; by default `lightgc2n`.
+        model: a name of `list_models()`; by default `lightgc2n-plus`.
         epochs: maximum number of epochs; training ends earlier when validation no longer improves.
         out: the folder of the run; an unfinished run in it resumes. Without it the run is in a temporary folder,
             which is removed with the `Run`.

@@ -14,6 +14,7 @@ from lightgc2n.cli.forget import forget
 from lightgc2n.cli.generate import generate
 from lightgc2n.cli.identify import identify
 from lightgc2n.cli.import_ import import_log
+from lightgc2n.cli.models import models
 from lightgc2n.cli.people import people
 from lightgc2n.cli.recommend import recommend
 from lightgc2n.cli.serve import serve
@@ -28,6 +29,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "simulate": simulate,
     "describe": describe,
     "audit": audit,
+    "models": models,
     "train": train,
     "tune": tune,
     "evaluate": evaluate,
@@ -42,4 +44,14 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "store": store,
     "forget": forget,
     "doctor": doctor,
+}
+
+# The groups of `lightgc2n --help`, and the commands of each in their usual order.
+GROUPS = {
+    "Data": ("generate", "import", "simulate", "describe", "audit"),
+    "Models": ("models", "compare", "train", "tune", "evaluate", "recommend"),
+    "People": ("people", "identify"),
+    "Deployment": ("export", "serve", "store", "forget"),
+    "Research": ("experiment", "report"),
+    "Installation": ("doctor",),
 }

@@ -49,7 +49,7 @@ def compare(
     """
     from lightgc2n import zoo
     from lightgc2n.devices import choose_device
-    from lightgc2n.experiments.comparison_tables import comparison_notes, comparison_tables
+    from lightgc2n.experiments.comparison_tables import comparison_notes, comparison_tables, conclusion
     from lightgc2n.experiments.plans import read_model_tables
     from lightgc2n.experiments.run_comparison import run_comparison
     from lightgc2n.files.atomic_writes import refuse_existing
@@ -82,6 +82,9 @@ def compare(
         typer.echo(f"Also measured at {', '.join(map(str, hidden))}: see --json or --out.")
     if out is not None:
         typer.echo(f"written to {out}")
+    given = {"protocol": protocol if protocol != "last" else "", "domain": domain}
+    options = "".join(f" --{name} {value}" for name, value in given.items() if value)
+    typer.echo(conclusion(compared.result, folder, out, options))
 
 
 def _cutoffs(text: str) -> list[int]:

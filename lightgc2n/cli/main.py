@@ -9,7 +9,8 @@ from typing import NoReturn
 import typer
 
 from lightgc2n import __version__
-from lightgc2n.cli import COMMANDS
+from lightgc2n.cli import COMMANDS, GROUPS
+from lightgc2n.cli.plain_help import PlainCommand, PlainGroup
 from lightgc2n.cli.printing import print_in_any_encoding
 from lightgc2n.errors import EXTRA_OF_PACKAGE, LightGC2NError, MissingExtraError
 from lightgc2n.progress import say
@@ -18,10 +19,12 @@ app = typer.Typer(
     help="Recommendations for accounts that several people share.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    cls=PlainGroup,
 )
-for name, command in COMMANDS.items():
-    app.command(name)(command)
+for group, names in GROUPS.items():
+    for name in names:
+        app.command(name, cls=PlainCommand, rich_help_panel=group)(COMMANDS[name])
+RESUMABLE = ("train", "tune", "compare", "experiment")
 
 
 def _show_version(wanted: bool) -> None:
@@ -74,10 +77,9 @@ def main() -> None:
             raise
         _fail(f"not enough memory: {first}. Choose smaller settings, such as the width or the batch.", 2)
     except _StoppedError:
-        _fail(
-            "stopped; no half-written file was left behind. Rerun the command to start again, or to resume training.",
-            130,
-        )
+        resumes = sys.argv[1] in RESUMABLE and any(word.startswith("--out") for word in sys.argv)
+        again = "to resume" if resumes else "to start again"
+        _fail(f"stopped; no half-written file was left behind. Rerun the command {again}.", 130)
 
 
 def _fail(message: str, exit_code: int) -> NoReturn:

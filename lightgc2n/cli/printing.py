@@ -2,15 +2,18 @@
 
 import io
 import json
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.measure import Measurement
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from lightgc2n.experiments.table import Table as ResultTable
@@ -39,11 +42,44 @@ def print_json(value: Any) -> None:
 
 
 def print_table(table: Table) -> None:
-    """Print a table to stdout at its full width, so that a narrow terminal does not cut numbers."""
+    """Print a table to stdout: whole where it fits, else in parts that fit the terminal; text wraps, numbers do not."""
     console = Console(highlight=False)
-    needed = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
-    console.width = max(console.width, needed)
-    console.print(table)
+    for place, column in enumerate(table.columns):
+        if column.no_wrap or place == 0 or column.justify == "right":
+            column.no_wrap, column.min_width = True, _width(column)
+    if not (console.is_terminal or "COLUMNS" in os.environ):
+        console.width = max(console.width, _widths(console, table).maximum)  # a file or a pipe has no width
+    for part in _parts(console, table):
+        console.print(part)
+
+
+def _width(column: Column) -> int:
+    """The width of the longest text of a column."""
+    texts = (column.header, *column.cells)
+    return max((text if isinstance(text, Text) else Text.from_markup(str(text))).cell_len for text in texts)
+
+
+def _widths(console: Console, table: Table) -> Measurement:
+    return Measurement.get(console, console.options.update(max_width=10_000), table)
+
+
+def _parts(console: Console, table: Table) -> Iterator[Table]:
+    """Yield the table in parts of whole columns that fit the width; the first column is in each."""
+    first, *others = table.columns
+    while others:
+        count = len(others)
+        while count > 1 and _widths(console, _with_columns(table, [first, *others[:count]])).minimum > console.width:
+            count -= 1
+        yield _with_columns(table, [first, *others[:count]])
+        others = others[count:]
+    if len(table.columns) == 1:
+        yield table
+
+
+def _with_columns(table: Table, columns: list[Column]) -> Table:
+    part = copy(table)
+    part.columns = columns
+    return part
 
 
 def print_results(tables: "Iterable[ResultTable]", notes: Iterable[str] = ()) -> None:

@@ -33,7 +33,7 @@ def train(
     folder: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="A prepared dataset (made by import or generate).")
     ] = None,
-    model: Annotated[str, typer.Option(help="Name of the model.")] = "lightgc2n",
+    model: Annotated[str, typer.Option(help="Name of the model: `lightgc2n models` lists all.")] = "lightgc2n-plus",
     protocol: Annotated[str, typer.Option(help="last, time, cold-accounts or windows.")] = "last",
     domain: Annotated[str, typer.Option(help="Use only the events of this domain.")] = "",
     targets: Annotated[str, typer.Option(help="Training targets: all, last, or auto (all on logs).")] = "auto",
@@ -108,12 +108,13 @@ def _train_run(run: "RunPlan", out: Path, device: str, seconds: float, json: boo
     from dataclasses import asdict
 
     from lightgc2n.data.leak_audit import warn_of_leaks
+    from lightgc2n.training.loop import BUDGET
     from lightgc2n.training.run import open_data, train_run
 
     data = open_data(run)
     warn_of_leaks(*data)
     most = run.training.epochs
-    say(f"training {run.model} on {device}, at most {most} epochs; Ctrl-C stops, rerun the command to resume")
+    say(f"training {run.model} on {device}, at most {most} epochs")
     progress = train_run(run, out, device, seconds, data=data)
     if json:
         print_json({"out": str(out), **asdict(progress)})
@@ -127,6 +128,11 @@ def _train_run(run: "RunPlan", out: Path, device: str, seconds: float, json: boo
         return
     when = f"after epoch {progress.best_epoch + 1}" if progress.best_epoch >= 0 else "before training, and not improved"
     typer.echo(f"best validation MRR@20 {100 * progress.best_value:.2f} % {when}; ended by {progress.ended_by}")
+    if progress.ended_by == BUDGET and progress.best_epoch == progress.epochs - 1:
+        typer.echo(
+            f"Stopped too early: validation was still improving at the last of {most} epochs. Rerun the command with "
+            f"--epochs {max(10 * most, 20)} to resume; training ends by itself when validation no longer improves."
+        )
     typer.echo(f"written to {out}; test it with: lightgc2n evaluate {out}")
 
 

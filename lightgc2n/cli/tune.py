@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def tune(
     folder: DatasetFolder,
-    model: Annotated[str, typer.Option(help="Name of a model that is trained.")] = "lightgc2n",
+    model: Annotated[str, typer.Option(help="Name of a model that is trained.")] = "lightgc2n-plus",
     trials: Annotated[
         int, typer.Option(min=1, help="Number of trials; the first has the model's defaults, or --first.")
     ] = 10,

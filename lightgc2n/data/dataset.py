@@ -309,11 +309,25 @@ def _write_ids(path: Path, ids: Sequence[str]) -> None:
     path.write_bytes("".join(f"{one}\n" for one in ids).encode("utf-8"))
 
 
+def _advice(folder: Path) -> str:
+    """Return how to get a dataset, where something else is in its place; the advice never replaces what is there."""
+    if folder.is_file():
+        stem = folder.name.split(".")[0]
+        make = option(f"lightgc2n import {folder} --out {stem}", f"lightgc2n.Dataset.from_path({str(folder)!r})")
+        return f"It is a file; import it to a new folder: {make}"
+    if (folder / "run.json").is_file():
+        return f"It is a run; its dataset is the folder that {folder / 'run.json'} names."
+    if (folder / "config.json").is_file():
+        return "It is a bundle, which holds no dataset."
+    out = "DIR" if folder.exists() else folder
+    make = option(f"lightgc2n import SOURCE --out {out}", "lightgc2n.Dataset.from_path(SOURCE)")
+    return f"Make one with: {make}"
+
+
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
-        make = option(f"lightgc2n import SOURCE --out {folder}", "lightgc2n.Dataset.from_path(SOURCE)")
-        raise DataError(f"{folder}: not a prepared dataset (no {MANIFEST}). Make one with: {make}")
+        raise DataError(f"{folder}: not a prepared dataset (no {MANIFEST}). {_advice(folder)}")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         schema, checksum, made = manifest["schema"], manifest["checksum"], _combined_checksum(manifest["files"])

@@ -1,10 +1,13 @@
 """A comparison as tables: which model predicts best, on which targets, and at what cost."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from lightgc2n.experiments.table import BUDGET, BUDGET_NOTE, Cell, Table, markdown, p_text
+from lightgc2n.metrics.paired_tests import SIGNIFICANCE
 
+TRAINED = "lightgc2n-plus"  # the model to try beside simple baselines
 COST_HEADINGS = (
     "parameters",
     "stored numbers",
@@ -18,18 +21,19 @@ COST_HEADINGS = (
 
 
 def comparison_tables(result: dict[str, Any]) -> Iterator[Table]:
-    """The metrics of all models, in each domain, by kind of target, and the cost of each model."""
+    """The metrics of all models, best first, in each domain, by kind of target, and the cost of each model."""
+    result = result | {"models": ranked_models(result)}
     caption = f"{result['dataset']['name']}, protocol {result['split']['protocol']}, %"
     metric = decisive_metric(result)
     headings = [*shown_metrics(result), f"95 % of {metric}", "p"]
-    yield _table("metrics", "\n".join([caption, *result["stamps"]]), headings, _metric_rows(result), result)
+    yield _table("metrics", "\n".join([caption, *result["stamps"]]), headings, _metric_rows(result))
     for domain in domains_of(result):
         rows = {name: cells for name, (*cells, _, _) in _metric_rows(result, domain).items()}
         caption = f"targets of {domain}, among its items, %"
-        yield _table(domain.replace(" ", "-"), caption, shown_metrics(result), rows, result)
+        yield _table(domain.replace(" ", "-"), caption, shown_metrics(result), rows)
     yield _by_target(result)
     costs = {name: cost_cells(facts) for name, facts in result["models"].items()}
-    yield _table("cost", "cost", COST_HEADINGS, costs, result)
+    yield _table("cost", "cost", COST_HEADINGS, costs)
 
 
 def comparison_notes(result: dict[str, Any]) -> Iterator[str]:
@@ -46,6 +50,32 @@ def comparison_notes(result: dict[str, Any]) -> Iterator[str]:
         yield BUDGET_NOTE
     yield from (f"left out: {reason}" for reason in result.get("left_out", {}).values())
     yield from result["notes"]
+
+
+def ranked_models(result: dict[str, Any]) -> dict[str, Any]:
+    """The models of a comparison, the best of the decisive metric first."""
+    metric = decisive_metric(result)
+    return dict(sorted(result["models"].items(), key=lambda model: -model[1]["metrics"]["all"][metric]["value"]))
+
+
+def conclusion(result: dict[str, Any], data: Path, out: Path | None, options: str = "") -> str:
+    """The best model, whether a simple baseline does as well, and the next command.
+
+    Args:
+        options: options of the comparison that training needs too, such as `--protocol time`.
+    """
+    models, metric = ranked_models(result), decisive_metric(result)
+    best, facts = next(iter(models.items()))
+    simple = {name: one for name, one in models.items() if "epochs" not in one}
+    text = f"Best: {best}, {metric} {_percent(facts['metrics']['all'][metric]['value'])} %."
+    near = next((name for name, one in simple.items() if name != best and one["paired"]["p"] >= SIGNIFICANCE), "")
+    if near and best not in simple:
+        text += f" {near}, a simple baseline, is not significantly worse (p = {p_text(simple[near]['paired']['p'])})."
+    if len(simple) == len(models):
+        return f"{text} Is a trained model better? Next: lightgc2n compare {data} --models simple,{TRAINED}{options}"
+    if best in simple or out is None:
+        return f"{text} Next: lightgc2n train {data} --model {best}{options} --out run"
+    return f"{text} Next: lightgc2n recommend {out / 'runs' / best} --account ID"
 
 
 def comparison_markdown(result: dict[str, Any]) -> str:
@@ -117,7 +147,7 @@ def _by_target(result: dict[str, Any]) -> Table:
         for name, facts in result["models"].items()
     }
     rows["queries"] = [Cell(f"{values['queries']:,}") for values in subsets.values()]
-    return _table("targets", f"{metric} by target, %", list(subsets), rows, result, [len(rows) - 2])
+    return _table("targets", f"{metric} by target, %", list(subsets), rows, [len(rows) - 2])
 
 
 def _table(
@@ -125,13 +155,11 @@ def _table(
     caption: str,
     headings: Sequence[str],
     rows: dict[str, list[Cell]],
-    result: dict[str, Any],
     rules: Iterable[int] = (),
 ) -> Table:
-    """A row per model, with a line between the simple baselines and the trained models."""
-    simple = [place for place, facts in enumerate(result["models"].values()) if "epochs" not in facts]
+    """A row per model."""
     cells = tuple((Cell(model), *row) for model, row in rows.items())
-    return Table(name, caption, ("model", *headings), cells, rules=(*simple[-1:], *rules))
+    return Table(name, caption, ("model", *headings), cells, rules=tuple(rules))
 
 
 def _percent(share: float) -> str:

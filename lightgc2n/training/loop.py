@@ -174,7 +174,7 @@ def _epoch(model: Model, steps: Steps, config: TrainingConfig, epoch: int) -> di
     model.start_epoch(epoch)
     totals: dict[str, Tensor] = {}
     count = 0
-    with step(f"epoch {epoch}", total=len(steps)) as shown:
+    with step(f"epoch {epoch + 1} of {config.epochs}", total=len(steps)) as shown:
         for batch in steps.batches(epoch):
             for name, term in steps(batch).items():
                 totals[name] = totals[name] + term if name in totals else term.clone()
@@ -183,7 +183,7 @@ def _epoch(model: Model, steps: Steps, config: TrainingConfig, epoch: int) -> di
     means = {name: float(total) / max(count, 1) for name, total in totals.items()}
     for name, mean in means.items():
         if not np.isfinite(mean):
-            raise ScoreError(f"epoch {epoch}: the loss {name} is {mean}. Use a smaller learning rate.")
+            raise ScoreError(f"epoch {epoch + 1}: the loss {name} is {mean}. Use a smaller learning rate.")
     return means
 
 

@@ -49,7 +49,7 @@ from lightgc2n.training.checkpoints import (
 from lightgc2n.training.loop import TrainingConfig
 
 RUN, TESTED = "run.json", "results.json"
-DEFAULT_MODEL = "lightgc2n"
+DEFAULT_MODEL = "lightgc2n-plus"
 COMPARE = option("lightgc2n compare", "lightgc2n.compare")
 FROM = option("--from", "from_run=")
 TRAIN = option("lightgc2n train DIR --out RUN", "lightgc2n.train(data, out=RUN)")

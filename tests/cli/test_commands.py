@@ -178,7 +178,7 @@ def test_a_model_is_one_model(tmp_path: Path) -> None:
     assert run("generate", "--accounts", 50, "--out", tmp_path / "data").returncode == 0
     done = run("train", tmp_path / "data", "--model", "floors", "--out", tmp_path / "run")
     assert done.returncode == 2
-    assert done.stderr.startswith("error: unknown model 'floors'. Known: account-markov, ")
+    assert done.stderr.startswith("error: unknown model 'floors'. Nearest: ")
 
 
 def test_a_seed_that_is_too_large_is_refused(tmp_path: Path) -> None:

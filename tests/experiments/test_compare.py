@@ -13,7 +13,7 @@ from lightgc2n.data.importing import ImportOptions, import_log
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import SettingError
 from lightgc2n.experiments.compare import Compared, compare, write_results
-from lightgc2n.experiments.comparison_tables import comparison_markdown, comparison_notes
+from lightgc2n.experiments.comparison_tables import comparison_markdown, comparison_notes, conclusion, ranked_models
 from tests.worlds import dataset_of, tastes_world, two_domains_world
 
 TINY = dataset_of([("a", "p q r p"), ("b", "p q p q"), ("c", "q q q r"), ("d", "p p p s")], items="p q r s t")
@@ -126,3 +126,42 @@ def test_floors_on_real_logs(domain: str, real_data: Path, tmp_path: Path) -> No
         assert got == pytest.approx(numbers, abs=0.1)
     fitted = 100 * found["models"]["markov-recency"]["metrics"]["all"]["MRR@20"]["value"]
     assert fitted >= TYPED_MARKOV_RECENCY[domain]
+
+
+def facts(value: float, p: float, **more: Any) -> dict[str, Any]:
+    return {"metrics": {"all": {"MRR@20": {"value": value}}}, "paired": {"p": p}} | more
+
+
+@pytest.mark.parametrize(
+    ("models", "out", "expected"),
+    [
+        (
+            {"markov": facts(0.1, 0.001), "sasrec": facts(0.2, 1.0, epochs=3)},
+            Path("out"),
+            "Best: sasrec, MRR@20 20.00 %. Next: lightgc2n recommend out/runs/sasrec --account ID",
+        ),
+        (
+            {"markov": facts(0.19, 0.3), "sasrec": facts(0.2, 1.0, epochs=3)},
+            None,
+            "Best: sasrec, MRR@20 20.00 %. markov, a simple baseline, is not significantly worse (p = 0.300). "
+            "Next: lightgc2n train shop --model sasrec --protocol time --out run",
+        ),
+        (
+            {"markov": facts(0.3, 1.0), "sasrec": facts(0.2, 0.01, epochs=3)},
+            Path("out"),
+            "Best: markov, MRR@20 30.00 %. Next: lightgc2n train shop --model markov --protocol time --out run",
+        ),
+        (
+            {"markov": facts(0.3, 1.0), "recency": facts(0.2, 0.01)},
+            None,
+            "Best: markov, MRR@20 30.00 %. Is a trained model better? "
+            "Next: lightgc2n compare shop --models simple,lightgc2n-plus --protocol time",
+        ),
+    ],
+)
+def test_a_comparison_ends_with_the_best_model_and_the_next_command(
+    models: dict[str, Any], out: Path | None, expected: str
+) -> None:
+    result = {"models": models, "cutoffs": [5, 20]}
+    assert next(iter(ranked_models(result))) == expected.split()[1].rstrip(",")
+    assert conclusion(result, Path("shop"), out, " --protocol time") == expected

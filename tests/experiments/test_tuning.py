@@ -332,7 +332,7 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
     [
         (["--model", "markov"], "markov is a simple baseline"),
         (["--model", "lightgc2"], "Did you mean 'lightgc2n'?"),
-        (["--set", "lightgc2n.layer=2"], "Did you mean 'layers'?"),
+        (["--set", "lightgc2n-plus.widht=2"], "Did you mean 'width'?"),
         (["--sampler", "grid"], "unknown sampler 'grid'"),
         (["--save", "SAVED"], "Choose another --save, or replace it with --force"),
     ],

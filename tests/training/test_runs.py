@@ -95,6 +95,7 @@ def test_what_is_typed_beats_a_file(data: Path, tmp_path: Path) -> None:
     done = run("train", data, "--out", tmp_path / "run", *words, "--set", "training.batch_size=64")
     assert done.returncode == 0, done.stderr
     assert "% after epoch 1; ended by budget" in done.stdout  # counted as the lines of progress count
+    assert "Stopped too early: validation was still improving at the last of 1 epochs." in done.stdout
     found = read_run(tmp_path / "run")
     assert (found["training"]["epochs"], found["training"]["batch_size"]) == (1, 64)
     assert found["settings"]["dropout"] == 0.3
@@ -111,7 +112,7 @@ def test_what_is_typed_beats_a_file(data: Path, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_settings_are_refused(words: list[str], message: str, data: Path, tmp_path: Path) -> None:
-    done = run("train", data, "--out", tmp_path / "run", *words)
+    done = run("train", data, "--model", "lightgc2n", "--out", tmp_path / "run", *words)
     assert done.returncode == 2
     assert message in done.stderr
     assert not (tmp_path / "run").exists()
