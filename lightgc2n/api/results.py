@@ -86,12 +86,13 @@ class AccountPeople(Tabular, base.AccountPeople):
     library: str | None = field(default=None, compare=False)
 
     def people_frame(self, library: str | None = None) -> Any:
-        """Return one row per person: name, number and share of events, and most typical items."""
+        """Return one row per person: name, number and share of events, a description, and most typical items."""
         persons = self.people
         columns: Columns = {
             "person": [person.name for person in persons],
             "events": [person.events for person in persons],
             "share": [person.share for person in persons],
+            "description": [person.description for person in persons],
             "likes": [", ".join(self._title(like.item_id) for like in person.likes) for person in persons],
         }
         return make_frame(columns, library, self.library)

@@ -76,8 +76,10 @@ def _as_json(result: "AccountPeople", titles: dict[str, str]) -> dict[str, Any]:
     persons = [
         {
             "name": person.name,
+            "description": person.description,
             "events": person.events,
             "share": person.share,
+            "categories": [one._asdict() for one in person.categories],
             "likes": items(person.likes),
             "active": None if person.active is None else asdict(person.active),
             "next": listed(person.next),

@@ -14,17 +14,19 @@ import numpy.typing as npt
 
 from lightgc2n.data.dataset import Longs
 from lightgc2n.people.finder import People
-from lightgc2n.people.profiles import activity, characteristic_items
+from lightgc2n.people.profiles import activity, characteristic_items, describe, preferences
 from lightgc2n.people.sessions import has_hours
 from lightgc2n.recommending.histories import History
 from lightgc2n.recommending.results import AccountPeople, Like, Person, PersonEvent, Recommendations
 
 LIKES = 5  # typical items named for each person
+CATEGORIES = 3  # likewise
 
 
 def by_weight(people: People) -> People:
-    """The same people, those with the most events first."""
-    order = np.argsort(-people.share.sum(axis=0), kind="stable")
+    """The same people, those with the most events first, then those with the larger sum of probabilities."""
+    events = np.bincount(people.share.argmax(axis=1), minlength=people.share.shape[1])
+    order = np.lexsort((-people.share.sum(axis=0), -events))
     return replace(people, share=people.share[:, order])
 
 
@@ -33,6 +35,7 @@ def people_report(
     history: History,
     people: People,
     catalogue: Sequence[str],
+    categories: Sequence[Sequence[str]],
     popularity: Longs,
     lists: Sequence[Recommendations],
     together: Recommendations | None,
@@ -42,6 +45,7 @@ def people_report(
     """The people of an account by item ids and letters.
 
     Args:
+        categories: of the item of each event; empty where none are known.
         popularity: training events of each item.
         lists: one for each person.
     """
@@ -51,7 +55,9 @@ def people_report(
         confidence=people.confidence,
         chances=tuple(people.chances.tolist()),
         events=_events(history, people, catalogue),
-        people=tuple(_person(number, history, people, catalogue, popularity, own) for number, own in enumerate(lists)),
+        people=tuple(
+            _person(number, history, people, catalogue, categories, popularity, own) for number, own in enumerate(lists)
+        ),
         together=together,
         whole=whole,
         sessions=tuple(people.session.tolist()),
@@ -69,17 +75,30 @@ def _events(history: History, people: People, catalogue: Sequence[str]) -> tuple
 
 
 def _person(
-    number: int, history: History, people: People, catalogue: Sequence[str], popularity: Longs, own: Recommendations
+    number: int,
+    history: History,
+    people: People,
+    catalogue: Sequence[str],
+    categories: Sequence[Sequence[str]],
+    popularity: Longs,
+    own: Recommendations,
 ) -> Person:
-    share = people.share[:, number]
-    likes = characteristic_items(history.items, share, popularity, LIKES)
+    """One person. Counts, share and traits are of the events of which this person is the most probable owner."""
+    owner = people.share.argmax(axis=1)
+    theirs = np.flatnonzero(owner == number)
+    likes = characteristic_items(history.items, owner, number, popularity, LIKES)
+    liked = preferences([categories[event] for event in theirs.tolist()], CATEGORIES)
+    weight = (owner == number).astype(np.float64) if len(theirs) else people.share[:, number]
+    active = None if history.times is None else activity(history.times, weight)
     return Person(
         name=ascii_uppercase[number],
-        events=int((people.share.argmax(axis=1) == number).sum()),
-        share=float(share.mean()),
+        events=len(theirs),
+        share=len(theirs) / len(owner),
         likes=tuple(Like(catalogue[item], events, times) for item, events, times in likes),
-        active=None if history.times is None else activity(history.times, share),
+        active=active,
         next=own,
+        categories=tuple(liked),
+        description=describe(len(theirs), liked, active),
     )
 
 

@@ -12,7 +12,7 @@ from string import ascii_uppercase
 
 import numpy as np
 
-from lightgc2n.data.dataset import Dataset
+from lightgc2n.data.dataset import Dataset, Ints
 from lightgc2n.data.splits import Queries
 from lightgc2n.errors import HISTORY, DataError, SettingError, option
 from lightgc2n.people.finder import People, PeopleFinder
@@ -157,10 +157,10 @@ class Recommender:
             batch = replace(whole.batch, queries=self._by_person(events, people), fold_in=True)
             lists = list(self._lists([batch], [account] * people.count, [()] * people.count))
             together = self._list_for_all(PreparedQuery(account, batch, ()))
-        popularity = self.scorer.popularity
         return people_report(
-            account, events, people, self.dataset.items, popularity, lists, together, whole_list, notes
-        )
+            account, events, people, self.dataset.items, self._categories_of(events.items), self.scorer.popularity,
+            lists, together, whole_list, notes,
+        )  # fmt: skip
 
     def ownership(self, account: str | None = None, history: Sequence[str] | None = None) -> Ownership:
         """The share of each latent user in each event of an account, of an account with another history, or of one.
@@ -250,6 +250,18 @@ class Recommender:
         events = History(events.items[newest], None if events.times is None else events.times[newest])
         people = by_weight(self.finder.find(events.items, events.times, row=row))
         return events, people, (_left_out(newest.start),) if newest.start else ()
+
+    def _categories_of(self, items: Ints) -> list[Sequence[str]]:
+        """The categories of each item; where the catalogue has none, its domain if there are several."""
+        catalogue, names, domains = self.dataset.catalogue, self.dataset.items, self.dataset.domains
+        several = len(domains) > 1
+        stops = np.array([domain.stop for domain in domains])
+        of_domain = np.searchsorted(stops, items, side="right").tolist()
+        entries = (catalogue.get(names[item]) for item in items.tolist())
+        return [
+            entry.categories if entry is not None and entry.categories else (domains[own].name,) if several else ()
+            for entry, own in zip(entries, of_domain, strict=True)
+        ]
 
     def _by_person(self, events: History, people: People) -> Queries:
         return self._histories.of_people(events, people.share.argmax(axis=1), people.count)

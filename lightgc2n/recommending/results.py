@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, overload
 
-from lightgc2n.people.profiles import Activity
+from lightgc2n.people.profiles import Activity, Preference
 
 
 class Recommendation(NamedTuple):
@@ -77,10 +77,10 @@ class PersonEvent(NamedTuple):
 
 
 class Like(NamedTuple):
-    """An item that is typical of a person."""
+    """An item that a person has at least twice, more often than most accounts and than anybody else of theirs."""
 
     item_id: str
-    events: float
+    events: int  # of this person with the item
     times: float  # how many times as often as in the whole training data
 
 
@@ -90,10 +90,12 @@ class Person:
 
     name: str  # a letter; A has the most events
     events: int  # events of which this person is the most probable owner
-    share: float  # of all events
+    share: float  # these events as a share of all events
     likes: tuple[Like, ...]
     active: Activity | None  # when the person is active; None where the log has no times
     next: Recommendations
+    categories: tuple[Preference, ...] = ()  # the most frequent ones, of at least two events; without any, domains
+    description: str = ""  # "mostly history, weekend mornings"
 
 
 @dataclass(frozen=True)

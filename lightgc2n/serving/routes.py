@@ -279,8 +279,10 @@ def people_json(answer: AccountPeople, served: ServedBundle) -> dict[str, Any]:
         "people": [
             {
                 "name": person.name,
+                "description": person.description,
                 "events": person.events,
                 "share": person.share,
+                "categories": [one._asdict() for one in person.categories],
                 "likes": [
                     {**named(like.item_id, titles), "events": like.events, "times": like.times} for like in person.likes
                 ],

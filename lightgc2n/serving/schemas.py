@@ -195,8 +195,14 @@ class EventOfPerson(BaseModel):
 class LikeOfPerson(BaseModel):
     item: str
     title: str | None = None
-    events: float
+    events: int = Field(description="Events of this person with the item; at least two.")
     times: float = Field(description="How many times as often as in the training data.")
+
+
+class CategoryOfPerson(BaseModel):
+    name: str
+    events: int
+    share: float = Field(description="Of the person's events.")
 
 
 class Active(BaseModel):
@@ -207,8 +213,10 @@ class Active(BaseModel):
 
 class PersonFound(BaseModel):
     name: str
-    events: int
-    share: float
+    description: str = Field(description='In a few words, such as "mostly history, weekend mornings".')
+    events: int = Field(description="Events of which this person is the most probable owner.")
+    share: float = Field(description="These events as a share of all events.")
+    categories: list[CategoryOfPerson] = Field(description="The most frequent ones, or domains; at least two events.")
     likes: list[LikeOfPerson]
     active: Active | None
     next: Answer

@@ -80,16 +80,19 @@ def test_people_of_a_shared_account(recommender: Recommender) -> None:
     for event in found.events:
         assert event.probability == max(event.shares)
         assert event.person == "AB"[event.shares.index(max(event.shares))]
-    for place, person in enumerate(found.people):
+    for person in found.people:
         own = [event.item_id for event in found.events if event.person == person.name]
         assert person.events == len(own)
-        assert len(person.likes) == 5
+        assert person.share == pytest.approx(len(own) / len(found.events)), "counts and shares agree"
+        for like in person.likes:
+            assert like.events == own.count(like.item_id) >= 2
+            others = [event.item_id for event in found.events if event.person != person.name]
+            assert like.events >= others.count(like.item_id), "a trait of B is not one of A"
         assert person.active is not None
         assert person.active.hours is not None
         assert sum(person.active.weekdays) == pytest.approx(1)
         alone = recommender.recommend(history=own, k=4)
         assert [one.item_id for one in person.next] == [one.item_id for one in alone]
-        assert sum(event.shares[place] for event in found.events) == pytest.approx(person.share * len(found.events))
     assert found.whole == recommender.recommend("h000003", k=4)
     assert found.together is not None
     assert len(found.together) == 4

@@ -19,8 +19,6 @@ const MONTHS = [
 ];
 export const WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const COUNTS = ["no", "one", "two", "three", "four", "five"];
-const HOURS_TOGETHER = 4;
-const MANY_TIMES = 100;
 
 export const nameOf = (thing) => thing.title ?? thing.item;
 /** The same within a sentence, where a title would run into the words around it. */
@@ -75,52 +73,17 @@ export function headline(answer, account) {
   return `${many[0].toUpperCase()}${many.slice(1)} probably ${what}`;
 }
 
-/** One person: what they have more often than everybody, and when they are active. */
+/** One person in a few words, and what they come back to. */
 export function portrait(person) {
-  const sentences = [likesOf(person.likes)];
-  if (person.active) sentences.push(`Mostly active ${activeOn(person.active)}.`);
+  const sentences = [`${capital(person.description)}.`];
+  if (person.likes.length) {
+    const often = person.likes.slice(0, 3).map((like) => `${quoted(like)} (${counted(like.events, "time")})`);
+    sentences.push(`Came back to ${listed(often)}.`);
+  }
   return sentences.join(" ");
 }
 
-function likesOf(likes) {
-  if (!likes.length) return "Has nothing more often than everybody.";
-  const [first, ...others] = likes;
-  const also = others.length ? `, and also ${listed(others.slice(0, 2).map(quoted))} more than most` : "";
-  return `Has ${quoted(first)} ${often(first.times)} as often as everybody${also}.`;
-}
-
-/** Caps the ratios of rare items, which can be very large. */
-function often(times) {
-  if (times > MANY_TIMES) return `over ${MANY_TIMES} times`;
-  return `${times >= 10 ? Math.round(times) : times.toFixed(1)} times`;
-}
-
-function activeOn(active) {
-  const days = daysOf(active.weekdays);
-  if (!active.hours) return days;
-  const { from, share } = busiest(active.hours);
-  return `${days}, ${percent(share)} of it between ${from} and ${(from + HOURS_TOGETHER) % 24 || 24} h`;
-}
-
-/** The days that have clearly more than a seventh. */
-function daysOf(shares) {
-  const most = shares.map((share, day) => [share, day]).filter(([share]) => share >= 1.5 / 7);
-  most.sort((one, other) => other[0] - one[0]);
-  const days = most
-    .slice(0, 2)
-    .map(([, day]) => day)
-    .sort((one, other) => one - other);
-  return days.length ? `on ${listed(days.map((day) => `${WEEKDAYS[day]}s`))}` : "on all days alike";
-}
-
-/** The four hours, one after another and across midnight too, in which most happens. */
-function busiest(hours) {
-  const within = (from) =>
-    Array.from({ length: HOURS_TOGETHER }, (_, step) => hours[(from + step) % 24]).reduce((sum, one) => sum + one, 0);
-  const starts = hours.map((_, from) => [within(from), from]);
-  const [share, from] = starts.reduce((best, one) => (one[0] > best[0] + 1e-9 ? one : best));
-  return { from, share };
-}
+export const capital = (text) => `${text[0].toUpperCase()}${text.slice(1)}`;
 
 /** One event for those who hear the page. */
 export function spoken(entry, event) {

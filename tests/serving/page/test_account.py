@@ -31,7 +31,7 @@ def test_an_account_is_found_and_told(visit: Any, api: Api, shared: str) -> None
     }
     told = page.locator(".person").first.inner_text()
     assert f"{found['people'][0]['events']} events" in told
-    assert found["people"][0]["likes"][0]["title"] in told
+    assert found["people"][0]["description"][1:] in told
     assert page.evaluate("location.hash") == f"#account/{shared}"
 
 

@@ -62,14 +62,12 @@ def test_how_sure_in_words(visit: Any) -> None:
 
 
 def test_one_person_in_a_sentence(visit: Any) -> None:
-    page = visit()
-    hours = [0.0] * 24
-    hours[23], hours[0], hours[12] = 0.5, 0.25, 0.25
     person = {
-        "likes": [{"item": "v1", "title": "Law 5", "times": 12.4}, {"item": "v2", "times": 3.0}],
-        "active": {"weekdays": [0.5, 0, 0, 0, 0, 0, 0.5], "months": [], "hours": hours},
+        "description": "mostly law, weekend mornings",
+        "likes": [{"item": "v1", "title": "Law 5", "events": 4}, {"item": "v2", "events": 2}],
     }
+    page = visit()
     assert page.evaluate(WORDS, ["portrait", person]) == (
-        "Has “Law 5” 12 times as often as everybody, and also v2 more than most. "
-        "Mostly active on Mondays and Sundays, 75\xa0% of it between 21 and 1 h."
+        "Mostly law, weekend mornings. Came back to “Law 5” (4 times) and v2 (2 times)."
     )
+    assert page.evaluate(WORDS, ["portrait", {"description": "Mondays", "likes": []}]) == "Mondays."

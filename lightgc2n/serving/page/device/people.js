@@ -70,7 +70,11 @@ export function findPeople(finder, items, times = null) {
 export function byWeight(people) {
   const total = (person) => people.share.reduce((sum, row) => sum + row[person], 0);
   const totals = Array.from({ length: people.count }, (_, person) => total(person));
-  const order = Array.from(totals.keys()).sort((one, other) => totals[other] - totals[one] || one - other);
+  const events = totals.map(() => 0);
+  for (const row of people.share) events[row.indexOf(Math.max(...row))] += 1;
+  const order = Array.from(totals.keys()).sort(
+    (one, other) => events[other] - events[one] || totals[other] - totals[one] || one - other,
+  );
   return { ...people, share: people.share.map((row) => order.map((person) => row[person])) };
 }
 
