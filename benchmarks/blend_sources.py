@@ -25,7 +25,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from lightgc2n.data.queries import Queries
+from lightgc2n.data.split_types import Queries
 from lightgc2n.data.split_types import Split
 from lightgc2n.metrics.paired_tests import paired_against
 from lightgc2n.metrics.ranking import hit, reciprocal_rank
