@@ -176,7 +176,7 @@ def test_one_process_may_take_several_runs_and_one_that_fails_stops_no_other(wor
     state = train_plan(plan, tmp_path / "out", per_process=3)
     assert state.failed == ["homes-wild-seed0"]
     assert state.finished == ["homes-lightgc2n-wo-a-seed0", "homes-lightgc2n-wo-a-seed1"]
-    assert last_log_line(tmp_path / "out", "homes-wild-seed0").startswith("error: epoch 0")
+    assert last_log_line(tmp_path / "out", "homes-wild-seed0").startswith("error: epoch 1: ")
     train_one(plan, tmp_path / "alone", "homes-lightgc2n-wo-a-seed1")
     first, second = (
         read_ranks(tmp_path / out / "homes-lightgc2n-wo-a-seed1").rank.tolist() for out in ("out", "alone")
