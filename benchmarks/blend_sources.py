@@ -25,8 +25,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from lightgc2n.data.split_types import Queries
-from lightgc2n.data.split_types import Split
+from lightgc2n.data.split_types import Queries, Split
 from lightgc2n.metrics.paired_tests import paired_against
 from lightgc2n.metrics.ranking import hit, reciprocal_rank
 from lightgc2n.metrics.ranks import batches_in_domains, ranks_in_domains
