@@ -60,11 +60,22 @@ class SequentialGraph:
         return self.items_of_account.width
 
 
-def build_graph(train: Training) -> SequentialGraph:
-    """Build the graph of all training events, training targets included."""
-    owner = np.repeat(train.sequence_accounts.astype(np.int64), np.diff(train.offsets))
-    before, after = train.steps
-    held = _edges(owner, train.events, train.accounts, train.items)  # Eq. 2, M_I
+def build_graph(train: Training, events: str = "all") -> SequentialGraph:
+    """Build the graph of training events.
+
+    Args:
+        events: "all" of training, its targets included, or only its "inputs": the last event of a sequence is only a
+            target, unless the source stores targets separately.
+    """
+    lengths = np.diff(train.offsets)
+    shown = np.ones(len(train.events), dtype=bool)
+    if events == "inputs" and train.domain_targets is None:
+        shown[train.offsets[1:][lengths > 0] - 1] = False
+    sequence = np.repeat(np.arange(train.sequences), lengths)
+    owner = train.sequence_accounts.astype(np.int64)[sequence]
+    step = np.flatnonzero(shown[1:] & (sequence[1:] == sequence[:-1]))
+    before, after = train.events[step], train.events[step + 1]
+    held = _edges(owner[shown], train.events[shown], train.accounts, train.items)  # Eq. 2, M_I
     follows = _edges(after, before, train.items, train.items)  # Eq. 2, M_S
     return SequentialGraph(held, held.transposed(), follows)
 

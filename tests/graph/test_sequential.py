@@ -53,6 +53,13 @@ def test_a_sequence_ends_where_the_next_begins() -> None:
     assert (graph.accounts, graph.items) == (4, 5)
 
 
+def test_a_graph_of_inputs_leaves_out_the_last_event_of_each_sequence() -> None:
+    # Inputs: a p q p, b p q, c q. The steps p→q and q→p are left, each sent once, and c holds q alone.
+    graph = build_graph(split_dataset(DATA, SplitConfig()).train, "inputs")
+    assert entries(graph.items_of_account).keys() == {(0, P), (0, Q), (1, P), (1, Q), (2, Q)}
+    assert close(entries(graph.items_before_item), {(Q, P): 1.0, (P, Q): 1.0})
+
+
 def test_test_and_validation_events_do_not_shape_the_graph() -> None:
     other = dataset_of([("a", "p q p q s s"), ("b", "p q r s r"), ("c", "q p r r")], items="p q r s")
     again = build_graph(split_dataset(other, SplitConfig()).train)

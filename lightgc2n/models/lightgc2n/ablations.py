@@ -84,7 +84,7 @@ VARIANTS: dict[str, tuple[Make, dict[str, Any]]] = {
 
 def build_variant(name: str, config: LightGC2NConfig, train: Training) -> LightGC2N:
     """Build the model or one of its ablations on the graph of the training sequences."""
-    return _make(name, config, build_graph(train))
+    return _make(name, config, build_graph(train, config.graph_events))
 
 
 def restore_variant(name: str, config: LightGC2NConfig, tensors: Mapping[str, Tensor]) -> LightGC2N:

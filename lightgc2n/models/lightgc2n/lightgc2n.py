@@ -48,6 +48,12 @@ class LightGC2NConfig:
     pooling: str = setting(
         "mean", choices=("sum", "mean"), help="How the rows of a sequence are pooled into one vector."
     )
+    graph_events: str = setting(
+        "all", choices=("all", "inputs"), help="Events of the graph: all of training, or those that are an input."
+    )
+    contrast_scale: str = setting(
+        "mean", choices=("mean", "sum"), help="Eq. 18 as a mean over the events of a batch, or as the printed sum."
+    )
 
 
 @dataclass(frozen=True)
@@ -170,8 +176,10 @@ class LightGC2N(Model):
         return self.head(self._features(sequence, account))  # Eq. 20, before the softmax
 
     def _contrast(self, encoded: Encoded, batch: TrainingBatch) -> Float[Tensor, ""]:
-        """Eq. 18 as a mean over the events of the batch: each distinct item once, weighted by its count."""
+        """Eq. 18 as a mean over the events of the batch, or as their sum: each distinct item once, by its count."""
         item, share = batch.items, batch.item_share
+        if self.config.contrast_scale == "sum":
+            share = share * batch.seen.sum()
         originals, temperature = rows_of(encoded.items, item), self.config.temperature
         if self.config.negatives == "all":
             return contrast(encoded.refined, originals, item, temperature, share)  # Eq. 17, 18

@@ -108,6 +108,21 @@ def test_the_contrast_is_the_mean_over_the_events(negatives: str) -> None:
     assert found == pytest.approx(0.5 * sum(each) / 5, rel=1e-5)
 
 
+@pytest.mark.parametrize("negatives", ["batch", "all"])
+def test_the_contrast_as_the_printed_sum_is_the_mean_times_the_events(negatives: str) -> None:
+    train = training_of([[1, 4, 1, 1, 2], [2, 4]], items=6)  # inputs 1 4 1 1 and 2: five events
+    mean, summed = (model_of(train=train, negatives=negatives, contrast_scale=scale) for scale in ("mean", "sum"))
+    first, second = (model.losses(model.encode(), one_batch(train)) for model in (mean, summed))
+    assert_close(second["contrast"], 5 * first["contrast"])
+    assert_close(second["next_item"], first["next_item"])
+
+
+def test_an_account_does_not_hold_its_last_training_target_in_a_graph_of_inputs() -> None:
+    train = training_of([[1, 4, 2], [2, 4]], items=6)
+    held = model_of(train=train, graph_events="inputs").graph(torch.arange(2), torch.zeros(2, 16))
+    assert [sorted(row[known].tolist()) for row, known in zip(held.items, held.known, strict=True)] == [[1, 4], [2]]
+
+
 def test_the_losses_are_two_means_that_the_loop_adds() -> None:
     model, double = model_of(contrast_weight=0.4), model_of(contrast_weight=0.8)
     first, second = (m.losses(m.encode(), one_batch()) for m in (model, double))
