@@ -4,6 +4,7 @@ All facts about a device are in this file. To add a device, write its class and 
 """
 
 import ctypes
+import gc
 import os
 import platform
 import resource
@@ -106,14 +107,18 @@ class CudaDevice(Device):
     def peak_bytes(self) -> int:
         import torch
 
-        return torch.cuda.max_memory_allocated()
+        return torch.cuda.max_memory_allocated() - _held_before.get(self.name, 0)
 
     def reset_peak(self) -> None:
+        """Restart the count without what is still held: a captured step of an earlier run keeps its memory."""
         import torch
 
+        gc.collect()
         torch.cuda.reset_peak_memory_stats()
+        _held_before[self.name] = torch.cuda.memory_allocated()
 
 
+_held_before: dict[str, int] = {}  # bytes that were allocated when `reset_peak` was called
 CPU = Device("cpu")
 CUDA = CudaDevice(
     "cuda",

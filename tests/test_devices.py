@@ -6,8 +6,19 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from lightgc2n.devices import CPU, DEVICES, Device, choose_device, device_of, keep_memory
+from lightgc2n import devices
+from lightgc2n.devices import (
+    CPU,
+    DEVICES,
+    Device,
+    choose_device,
+    device_of,
+    keep_memory,
+    peak_bytes,
+    reset_peak,
+)
 from lightgc2n.errors import SettingError
 from lightgc2n.metrics.ranks import rows_per_tile
 
@@ -48,6 +59,17 @@ def run(code: str) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux forgets")
 def test_the_peak_counts_from_when_it_was_forgotten() -> None:
     run(PEAKS)
+
+
+def test_what_an_earlier_run_still_holds_on_a_gpu_is_not_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Runs trained in one process after another: a captured step keeps its memory, and the tables added it up.
+    monkeypatch.setattr(devices, "_held_before", {})
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    for held in (0, 68, 136):
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda held=held: held)
+        monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda held=held: held + 500)
+        reset_peak("cuda")
+        assert peak_bytes("cuda") == 500
 
 
 @pytest.mark.skipif(not keep_memory(), reason="only glibc can be told to keep memory")

@@ -269,10 +269,10 @@ def estimate(
         seconds = steps * step_seconds + (time.perf_counter() - started) / config.evaluate_every
     peak = unit.peak_bytes()
     if unit.is_gpu:
-        peak -= sum(
-            tensor.nbytes for tensor in trial.state_dict().values()
-        )  # without the copy, which the run does not make
-        unit.reset_peak()
+        # Without the copy, which the run does not make.
+        peak -= sum(tensor.nbytes for tensor in trial.state_dict().values())
+        del trial
+        unit.reset_peak()  # after the copy is gone, so that it is not counted as held before the run
     return Estimate(seconds, config.epochs, peak)
 
 
