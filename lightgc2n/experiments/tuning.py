@@ -87,6 +87,7 @@ class TuningPlan:
             "trials": self.trials,
             "sampler": self.sampler,
             "halving": self.halving,
+            **({"first_trains_all_epochs": True} if self.first else {}),
         }
 
 
@@ -155,12 +156,17 @@ class _Search:
             return False
         standing = self.trials
         for rung, (count, more) in enumerate(higher, start=1):
-            standing = sorted(standing, key=partial(_standing, epochs))[:count]
-            say(f"rung {rung + 1} of {len(higher) + 1}: {count} trials, to epoch {more}")
+            standing = self._kept(sorted(standing, key=partial(_standing, epochs))[:count])
+            say(f"rung {rung + 1} of {len(higher) + 1}: {len(standing)} trials, to epoch {more}")
             if not self._rung(rung, standing, more):
                 return False
             epochs = more
         return True
+
+    def _kept(self, best: list[Trial]) -> list[Trial]:
+        """Add the first trial if its settings were given: they compete with those found after all epochs."""
+        first = self.trials[0]
+        return best if not self.plan.first or first in best or first.failed else [*best, first]
 
     def _first_rung(self, epochs: int) -> bool:
         """Propose every trial: all at once, or one by one if a proposal depends on earlier trials."""

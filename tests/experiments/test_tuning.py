@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from lightgc2n.config import read_tables
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import LightGC2NError, OutputError, ScoreError, SettingError
-from lightgc2n.experiments import search_space
+from lightgc2n.experiments import search_space, tuning
 from lightgc2n.experiments.search_space import Choice
 from lightgc2n.experiments.settings_file import command_of, write_tuned
 from lightgc2n.experiments.subprocesses import TimeBudget
@@ -105,6 +105,14 @@ def test_the_best_of_each_rung_go_on(whole: tuple[Path, Tuned]) -> None:
     assert (tuned.finished, tuned.best["trial"], tuned.best["validation"]) == (True, winner, max(values[winner]))
     assert tuned.best["ended_by"] == "budget"
     assert {row["ended_by"] for row in tuned.rows[1:]} == {"halving"}
+
+
+def test_given_first_settings_train_all_epochs_beside_the_best(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "_standing", lambda epochs, trial: -trial.number)  # the last trial is the best
+    tuned = tune(small(data, trials=3, epochs=2, first={"training.clip": 5.0}), tmp_path / "search")
+    assert {row["trial"]: row["epochs"] for row in tuned.rows} == {0: 2, 1: 1, 2: 2}
 
 
 def test_trial_0_is_the_model_as_it_is(data: Path, whole: tuple[Path, Tuned]) -> None:
