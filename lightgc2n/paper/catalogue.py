@@ -48,6 +48,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         _of_runs(table1.section_of_table1),
         seeds=3,
     ),
+    "table1-16": Experiment(
+        "RQ2, Table 1",
+        "the same, every width 16 as in the paper",
+        table1.runs_at_paper_width,
+        _of_runs(table1.section_at_paper_width),
+        seeds=3,
+        epochs=200,
+    ),
     "ablation": Experiment(
         "RQ3, Table 2",
         "LightGC²N and its six variants",

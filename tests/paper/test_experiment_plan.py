@@ -66,11 +66,33 @@ def test_an_ablation_takes_the_settings_of_its_model(tmp_path: Path) -> None:
     tuned, plus, other = (
         runs[f"{name}-seed1"] for name in ("E-lightgc2n-wo-c", "E-lightgc2n-plus", "Hvideo_E-lightgc2n")
     )
-    assert (tuned.settings, tuned.training.clip, tuned.training.epochs) == ({"layers": 3}, 1.0, 7)
-    assert (plus.settings, plus.training.epochs, other.settings) == ({}, 150, {})
+    assert (tuned.settings, tuned.training.clip, tuned.training.epochs) == ({"layers": 3, "latent_users": 3}, 1.0, 7)
+    assert (plus.settings, plus.training.epochs, other.settings) == ({}, 150, {"latent_users": 3})
     assert other.split.protocol == "windows"
     assert settings_file(config, Entry(E, "lightgc2n-wo-c")) == config / "E" / "lightgc2n.toml"
     assert settings_file(config, Entry(E, "sasrec")) is None
+
+
+def test_an_ablation_has_three_latent_users_and_one(tmp_path: Path) -> None:
+    runs = planned("ablation", Setup((E,), seeds=1), tmp_path)
+    users = {name: run.settings.get("latent_users") for name, run in runs.items()}
+    assert (users["E-lightgc2n-wo-s-seed0"], users["E-lightgc2n-wo-s-alpha-1-seed0"]) == (3, 1)
+    assert "E-lightgc2n-wo-a-alpha-1-seed0" not in users  # it has no latent users
+    assert list(users.values()).count(1) == list(users.values()).count(3) - 1 == 6
+
+
+def test_every_width_is_that_of_the_paper(tmp_path: Path) -> None:
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "settings" / "pi-net.toml").write_text("[pi-net]\nwidth = 64\nmembers = 2\n")
+    models = "lightgc2n,pi-net,hrnn,markov"
+    runs = planned("table1-16", Setup((E,), seeds=1, models=models, config=tmp_path / "settings"), tmp_path)
+    settings = {name: run.settings for name, run in runs.items()}
+    assert settings == {
+        "E-lightgc2n-seed0": {"embedding_width": 16, "capsule_width": 16},
+        "E-pi-net-seed0": {"width": 16, "members": 2, "state_width": 16},
+        "E-hrnn-seed0": {"width": 16, "session_width": 16, "user_width": 16},
+        "E-markov-seed0": {},
+    }
 
 
 def test_what_the_folder_of_a_dataset_lacks_may_stand_above_it(tmp_path: Path) -> None:
