@@ -1,19 +1,41 @@
-"""The `lightgc2n` command: all sub-commands, and errors without tracebacks."""
+"""The `lightgc2n` command: all sub-commands, help texts without types beside flags, and errors without tracebacks."""
 
 import os
 import signal
 import sys
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from lightgc2n import __version__
 from lightgc2n.cli import COMMANDS, GROUPS
-from lightgc2n.cli.plain_help import PlainCommand, PlainGroup
 from lightgc2n.cli.printing import print_in_any_encoding
 from lightgc2n.errors import EXTRA_OF_PACKAGE, LightGC2NError, MissingExtraError
 from lightgc2n.progress import say
+
+
+def _without_flag_types(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help shows `--force`, not `--force <bool>`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_flag_types(super().get_params(ctx))
+
+
+class PlainGroup(TyperGroup):
+    """The same for the command that holds the others."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_flag_types(super().get_params(ctx))
+
 
 app = typer.Typer(
     help="Recommendations for accounts that several people share.",

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from lightgc2n.data.formats.detect_format import LINES
-from lightgc2n.data.formats.row_filter import FILTER
-from lightgc2n.data.formats.rows import BadRow, Tally
+from lightgc2n.data.formats.file_formats import LINES
+from lightgc2n.data.formats.rows import FILTER, BadRow, Tally
 from lightgc2n.data.importing import ImportOptions, check_options, detect_source, read_source, table_reader
 from lightgc2n.progress import step
 

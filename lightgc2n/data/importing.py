@@ -15,15 +15,12 @@ from lightgc2n.data.catalogue import Catalogue, join_catalogues
 from lightgc2n.data.dataset import DATASET, FORGOTTEN, REJECTED, Domain, write_dataset
 from lightgc2n.data.forget_dataset import drop_accounts
 from lightgc2n.data.formats.blocks import ENCODING, check_encoding
-from lightgc2n.data.formats.columns import Coder, Codes, listed
-from lightgc2n.data.formats.detect_format import FORMAT, LINES, Source, detect
+from lightgc2n.data.formats.columns import Coder, Codes, check_unit, listed
 from lightgc2n.data.formats.event_tables import TableReader
+from lightgc2n.data.formats.file_formats import FORMAT, LINES, TABLE_FORMATS, Separated, Source, detect
 from lightgc2n.data.formats.item_tables import clean_text, read_items
-from lightgc2n.data.formats.row_filter import FILTER, WHERE, read_filter
-from lightgc2n.data.formats.rows import LONGEST_ID, Tally, shown
+from lightgc2n.data.formats.rows import FILTER, LONGEST_ID, WHERE, Tally, read_filter, shown
 from lightgc2n.data.formats.sequences import read_sequences, read_two_domains
-from lightgc2n.data.formats.table_formats import JsonLines, Separated, TableFormat
-from lightgc2n.data.formats.times import check_unit
 from lightgc2n.data.formats.typed_tables import FRAME, FrameReader, ParquetReader, TypedReader
 from lightgc2n.data.tombstones import forgotten_among, keep_tombstones, read_tombstones
 from lightgc2n.errors import DataError, SettingError, option
@@ -36,14 +33,6 @@ if hasattr(signal, "siginterrupt"):
 
 TIES = ("file", "random")
 MOST_DOMAINS = 255  # the number of a domain fits into one byte
-
-TABLE_FORMATS: dict[str, TableFormat] = {
-    "csv": Separated(",", quoted=True),
-    "tsv": Separated("\t"),
-    "recbole": Separated("\t", typed_header=True),
-    "movietweetings": Separated("::", fixed_names=("user", "movie", "rating", "timestamp")),
-    "jsonl": JsonLines(),
-}
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ def audit_split(dataset: Dataset, split: Split) -> Audit:
 
 def audit_files(train: Path, test: Path, format: str = "auto") -> Audit:
     """Audit two files of windows or logs, one per line with the target last, by comparing their content."""
-    from lightgc2n.data.formats.detect_format import Source, detect
+    from lightgc2n.data.formats.file_formats import Source, detect
     from lightgc2n.data.formats.rows import Tally
     from lightgc2n.data.formats.sequences import read_sequences
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from lightgc2n.export.onnx_builder import FLOAT, INT32, INT64, LAST, Events, Graph, Tables, Value, array, concat
-from lightgc2n.models.plus.repeat_calibration import LEAK
-from lightgc2n.models.plus.repeat_memory import RECENT, NoRepeatMemory, RepeatMemory
+from lightgc2n.models.plus.repeats import LEAK, RECENT, NoRepeatMemory, RepeatMemory
 from lightgc2n.models.plus.transitions import NoTransitions, Transitions
 
 Bonus = tuple[Value, Value]  # items [B, C], and what is added to the score of each
@@ -160,7 +159,7 @@ def write_calibration(graph: Graph, memory: RepeatMemory | NoRepeatMemory, score
 
 
 def _features(graph: Graph, events: Events, like: Value, longest: int) -> tuple[Value, Value]:
-    """The mask of each item's newest event [B, T], and the features of `repeat_memory.describe` there."""
+    """The mask of each item's newest event [B, T], and the features of `repeats.describe` there."""
     numbers = events.numbers
     width = numbers.size(1)
     same = numbers.unsqueeze(2).equal(numbers.unsqueeze(1)).cast(FLOAT)

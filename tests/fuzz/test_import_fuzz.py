@@ -9,9 +9,9 @@ from mutations import PACKING, SEEDS, Case, case
 
 from lightgc2n.data.dataset import load_dataset, verify_dataset
 from lightgc2n.data.formats import lines
-from lightgc2n.data.formats.detect_format import TABLES
+from lightgc2n.data.formats.columns import EARLIEST, LATEST
 from lightgc2n.data.formats.event_tables import TableReader
-from lightgc2n.data.formats.times import EARLIEST, LATEST
+from lightgc2n.data.formats.file_formats import TABLES
 from lightgc2n.data.importing import ImportOptions, import_log
 from lightgc2n.data.members import load_members
 from lightgc2n.errors import LightGC2NError

@@ -1,16 +1,21 @@
-"""The columns of a table: which column has which role, and ids as integers."""
+"""The columns of a table: which column has which role, ids as integers, and times as microseconds since 1970.
+
+A time is written as a number, as an ISO date, or in a format that the user gives.
+"""
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from lightgc2n.data.formats.row_filter import FILTER, WHERE, RowFilter
-from lightgc2n.errors import DataError, option
+from lightgc2n.config import unknown_name
+from lightgc2n.data.formats.rows import CONTROL_CHARACTERS, FILTER, SHOWN, WHERE, RowFilter
+from lightgc2n.errors import DataError, SettingError, option
 
 REQUIRED = ("account", "item")
 # Compared without case, blanks and punctuation; the first name in the list wins if a table has several.
@@ -114,3 +119,145 @@ class Coder:
 
     def ids(self) -> list[str]:
         return list(self._categories.to_series().cast(pl.String))
+
+
+MICROSECONDS_PER = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
+UNITS = ("auto", "iso", *MICROSECONDS_PER)
+# The years 1900 to 2262: wide enough for any log, narrow enough to catch a value in another unit.
+EARLIEST, LATEST = -2_208_988_800_000_000, 9_214_646_400_000_000
+ISO_FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+COMPACT_DATE = r"^(19|20|21)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"  # 20231124; as seconds it would be in 1970
+# 31.12.2023 20:15 or 1/2/2024: two numbers that may be day and month, and a year
+LOCAL_DATE = r"^(\d{1,2})([./-])(\d{1,2})[./-]\d{4}(?:([ T])\d{1,2}:\d\d(:\d\d)?)?$"
+TIME_FORMAT = option("--time-format", "time_format=")
+
+
+@dataclass(frozen=True)
+class TimeReader:
+    """How one source writes times: a unit of numbers, `iso`, or a format such as `%d.%m.%Y %H:%M`."""
+
+    unit: str
+
+    def describe(self) -> str:
+        if "%" in self.unit:
+            return f"times read as {self.unit!r}, UTC where no zone is given"
+        if self.unit == "iso":
+            return "times read as ISO dates, UTC where no zone is given"
+        return f"times read as numbers, {self.unit} since 1970"
+
+    def microseconds(self, texts: pl.Series) -> pl.Series:
+        """Return each time in microseconds; null if it cannot be parsed or is outside the years 1900 to 2262."""
+        texts = texts.str.strip_chars()
+        if "%" in self.unit:
+            read = _parsed(texts, self.unit)
+        else:
+            read = _iso_microseconds(texts) if self.unit == "iso" else self._number_microseconds(texts)
+        return read.set(~read.is_between(EARLIEST, LATEST), None)
+
+    def problem(self, read: str, written: str) -> pl.Expr:
+        """Return why a row's time cannot be used, null if it can."""
+        expected = f"a number of {self.unit} since 1970"
+        if "%" in self.unit or self.unit == "iso":
+            expected = "an ISO date" if self.unit == "iso" else f"a time as {self.unit.replace('{', '{{')!r}"
+        text = pl.col(written).fill_null("").str.replace_all(CONTROL_CHARACTERS, " ").str.head(SHOWN)
+        why = pl.format(f"expected {expected} within the years 1900 to 2262, found '{{}}'", text)
+        return pl.when(pl.col(read).is_null()).then(why)
+
+    def _number_microseconds(self, texts: pl.Series) -> pl.Series:
+        factor = MICROSECONDS_PER[self.unit]
+        whole = texts.cast(pl.Int64, strict=False)
+        if factor >= 1:
+            # A float represents every microsecond of the allowed years, and shows where the product would overflow.
+            fits = (whole.cast(pl.Float64) * factor).is_between(EARLIEST, LATEST)
+            exact = whole.set(~fits, None) * int(factor)
+        else:
+            exact = whole // int(1 / factor)
+        if exact.null_count() == texts.null_count():
+            return exact
+        parts = (texts.cast(pl.Float64, strict=False) * factor).round()
+        rounded = parts.set(~(parts.is_finite() & parts.is_between(EARLIEST, LATEST)), None).cast(pl.Int64)
+        return exact.zip_with(whole.is_not_null(), rounded)
+
+
+def check_unit(unit: str, form: str = "") -> None:
+    """Raise an error if the unit is unknown, or the format cannot give a date."""
+    if unit not in UNITS:
+        raise SettingError(f"{option('--time-unit', 'time_unit')}: {unknown_name('unit', unit, UNITS)}")
+    parts = set(re.findall(r"%([A-Za-z])", form))
+    dated = parts & {"F", "D", "s"} or (
+        parts & {"Y", "y"} and (parts & {"j"} or (parts & set("mbB") and parts & set("de")))
+    )
+    if form and not dated:
+        raise SettingError(
+            f"{TIME_FORMAT}: expected a format with year, month and day, such as '%d.%m.%Y %H:%M' for "
+            f"31.12.2023 20:15, found {form!r}."
+        )
+    if form and unit != "auto":
+        raise SettingError(f"{TIME_FORMAT}: leave out {option('--time-unit', 'time_unit=')}, which is for other times.")
+
+
+def time_reader(unit: str, sample: pl.Series, where: str = "") -> TimeReader:
+    """Return a reader for a unit or format; `auto` chooses the unit by the magnitude of the sampled times.
+
+    Args:
+        where: file and column, for the error about dates whose day and month are not certain.
+    """
+    if "%" in unit:
+        return TimeReader(unit.replace(".%f", "%.f"))  # the same as in Python's strptime
+    check_unit(unit)
+    if unit != "auto":
+        return TimeReader(unit)
+    sample = sample.str.strip_chars()
+    if len(sample) and sample.str.contains(COMPACT_DATE).all():
+        return TimeReader("iso")
+    numbers = sample.cast(pl.Float64, strict=False)
+    numbers = numbers.filter(numbers.is_finite())
+    if len(numbers) * 2 < len(sample):
+        _refuse_local_dates(sample, where)
+        return TimeReader("iso")
+    size = numbers.abs().median()
+    if not isinstance(size, float) or size < 1e11:  # 1e11 seconds lie in the year 5138, 1e11 ms in 1973
+        return TimeReader("s")
+    return TimeReader("ms" if size < 1e14 else "us" if size < 1e17 else "ns")
+
+
+def _refuse_local_dates(sample: pl.Series, where: str) -> None:
+    """Raise an error that names the format to give, if most times are dates such as 31.12.2023 or 01/02/2024."""
+    local = sample.filter(sample.str.contains(LOCAL_DATE))
+    if len(local) * 2 < len(sample):
+        return
+    fields = local.str.extract_groups(LOCAL_DATE).struct.unnest()
+    first, second = (fields[name].cast(pl.Int64) > 12 for name in ("1", "3"))
+    sign, between, seconds = (next(iter(fields[name].drop_nulls().to_list()), "") for name in ("2", "4", "5"))
+    clock = f"{between}%H:%M{':%S' if seconds else ''}" if between else ""
+    days, months = (f"'{sign.join(order)}{clock}'" for order in (("%d", "%m", "%Y"), ("%m", "%d", "%Y")))
+    if first.any() != second.any():
+        shown, advice = local.filter(first | second)[0], days if first.any() else months
+    else:
+        shown, advice = local[0], f"{days} if the day comes first, {months} if the month does"
+    raise DataError(f"{where}: expected ISO dates or numbers, found {shown!r}. Give {TIME_FORMAT} {advice}.")
+
+
+def _parsed(texts: pl.Series, form: str) -> pl.Series:
+    return texts.str.to_datetime(form, strict=False, time_unit="us").cast(pl.Int64)
+
+
+def _iso_microseconds(texts: pl.Series) -> pl.Series:
+    """Parse ISO 8601 and common variants; each format is tried only on the texts that are not parsed yet."""
+    dashed = texts.str.replace(r"^(\d+)/(\d+)/(\d+)", "$1-$2-$3").str.replace(r"^(\d+-\d+-\d+)[Tt]", "$1 ")
+    dashed = dashed.str.replace(r"^(\d{4})(\d\d)(\d\d)$", "$1-$2-$3")
+    frame = pl.DataFrame({"text": dashed.str.replace(r"(?i)(z|\s*UTC)$", "")})
+    read = pl.Series("time", [None] * len(texts), dtype=pl.Int64)
+    for form in ISO_FORMATS:
+        parsed = frame.select(pl.col("text").str.to_datetime(form, strict=False, time_unit="us").cast(pl.Int64))
+        read = read.zip_with(read.is_not_null(), parsed.to_series())
+        if read.null_count() == texts.null_count():
+            return read
+    return read.zip_with(read.is_not_null(), _zoned_microseconds(frame["text"]))
+
+
+def _zoned_microseconds(texts: pl.Series) -> pl.Series:
+    whole = texts.str.replace(r"(:\d\d(?:\.\d+)?)\s*([+-]\d\d)$", "${1}${2}00")  # an offset in hours only
+    plain = whole.str.replace(r"\s*([+-]\d\d):?(\d\d)$", "${1}${2}").str.replace(r" (\d+:\d+)([+-])", " ${1}:00${2}")
+    parsed = plain.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%z", strict=False, time_unit="us", time_zone="UTC")
+    return parsed.cast(pl.Int64)

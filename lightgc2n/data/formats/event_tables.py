@@ -14,11 +14,19 @@ import numpy as np
 import polars as pl
 
 from lightgc2n.data.formats.blocks import Block, Record, read_blocks
-from lightgc2n.data.formats.columns import find_columns
-from lightgc2n.data.formats.row_filter import FILTER, RowFilter
-from lightgc2n.data.formats.rows import BadRow, BadRowError, Tally, encoding_advice, id_problem, record_text, shown
-from lightgc2n.data.formats.table_formats import TableFormat
-from lightgc2n.data.formats.times import TimeReader, time_reader
+from lightgc2n.data.formats.columns import TimeReader, find_columns, time_reader
+from lightgc2n.data.formats.file_formats import TableFormat
+from lightgc2n.data.formats.rows import (
+    FILTER,
+    BadRow,
+    BadRowError,
+    RowFilter,
+    Tally,
+    encoding_advice,
+    id_problem,
+    record_text,
+    shown,
+)
 from lightgc2n.errors import DataError
 
 TIME_SAMPLE = 10_000

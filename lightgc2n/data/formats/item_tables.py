@@ -10,9 +10,8 @@ import polars as pl
 from lightgc2n.data.catalogue import CatalogueEntry
 from lightgc2n.data.formats.blocks import Record, plain_suffix, read_blocks
 from lightgc2n.data.formats.columns import listed, plain_name
-from lightgc2n.data.formats.detect_format import DELIMITERS
+from lightgc2n.data.formats.file_formats import DELIMITERS, Separated
 from lightgc2n.data.formats.rows import LONGEST_ID, BadRowError, record_text, shown
-from lightgc2n.data.formats.table_formats import Separated
 from lightgc2n.data.formats.typed_tables import open_frame
 from lightgc2n.errors import DataError, option
 

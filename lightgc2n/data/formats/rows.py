@@ -1,13 +1,15 @@
-"""Checks of single rows, and counts of the rows read and rejected (`rejected.tsv`)."""
+"""Checks of single rows, the row filter of `--where`, and counts of the rows read and rejected (`rejected.tsv`)."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
 from lightgc2n.data.formats.blocks import ENCODING, Record
 from lightgc2n.data.formats.records import LONGEST_RECORD
-from lightgc2n.errors import DataError, option
+from lightgc2n.errors import DataError, SettingError, option
 
 LONGEST_ID = 1024
 SHOWN = 60
@@ -119,3 +121,68 @@ def id_problem(value: pl.Expr) -> pl.Expr:
         .then(pl.lit("expected an id without control characters"))
         .otherwise(None)
     )
+
+
+WHERE = option("--where", "where=")
+FILTER = "filter"  # the role of the compared column
+COMPARISON = re.compile(r"\s*(?P<column>[^<>=!]+?)\s*(?P<sign>>=|<=|!=|==|=|<|>)\s*(?P<value>[^<>=!]*?)\s*")
+ORDERS = (">=", "<=", ">", "<")
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """Keeps the rows whose column compares with the value: as numbers where both are numbers, else as text."""
+
+    column: str
+    sign: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.sign} {self.value}"
+
+    def keeps(self, cell: pl.Expr) -> pl.Expr:
+        """Return whether each row passes; a missing value passes `!=` alone."""
+        number, text = _number(cell), cell.fill_null("")
+        if self.sign in ORDERS:
+            limit = float(self.value)
+            kept = {">=": number >= limit, "<=": number <= limit, ">": number > limit, "<": number < limit}[self.sign]
+            return kept.fill_null(False)
+        equal = text == self.value
+        if _is_number(self.value):
+            equal |= (number == float(self.value)).fill_null(False)
+        return ~equal if self.sign == "!=" else equal
+
+    def problem(self, cell: pl.Expr) -> pl.Expr:
+        """Return why a row cannot be compared, null if it can: order needs a number."""
+        wrong = pl.lit(self.sign in ORDERS) & (cell.fill_null("") != "") & _number(cell).is_null()
+        found = cell.fill_null("").str.replace_all(CONTROL_CHARACTERS, " ").str.head(SHOWN)
+        return pl.when(wrong).then(pl.format(f"expected a number for '{self.sign}', found '{{}}'", found))
+
+
+def read_filter(text: str) -> RowFilter | None:
+    """Parse one comparison; no text is no filter."""
+    if not text:
+        return None
+    match = COMPARISON.fullmatch(text)
+    if match is None:
+        raise SettingError(
+            f"{WHERE}: expected one comparison, such as 'rating >= 4' or 'event = watch', found {text!r}. "
+            f"Signs: = != > >= < <=."
+        )
+    sign, value = match["sign"].replace("==", "="), match["value"]
+    value = value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
+    if sign in ORDERS and not _is_number(value):
+        raise SettingError(f"{WHERE}: expected a number after {sign}, found {value!r}.")
+    return RowFilter(match["column"], sign, value)
+
+
+def _number(cell: pl.Expr) -> pl.Expr:
+    """Return a number written with a point or a decimal comma, else null."""
+    return cell.str.strip_chars().str.replace(r"^([+-]?\d+),(\d+)$", "$1.$2").cast(pl.Float64, strict=False)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return float(text) == float(text)  # not NaN
+    except ValueError:
+        return False

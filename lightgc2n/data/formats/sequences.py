@@ -11,7 +11,7 @@ import polars as pl
 
 from lightgc2n.data.dataset import TEST_PART, TRAIN_PART, Domain
 from lightgc2n.data.formats.columns import Coder, Codes
-from lightgc2n.data.formats.detect_format import Source
+from lightgc2n.data.formats.file_formats import Source
 from lightgc2n.data.formats.lines import LOGS, SESSIONS, WINDOWS, read_dictionary, read_lines
 from lightgc2n.data.formats.rows import Tally, shown
 from lightgc2n.errors import DataError

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import polars as pl
 
-from lightgc2n.data.formats.columns import find_columns
+from lightgc2n.data.formats.columns import TimeReader, find_columns, time_reader
 from lightgc2n.data.formats.event_tables import LINE, TEXT, TIME_SAMPLE, check_rows, good_rows
-from lightgc2n.data.formats.row_filter import RowFilter
-from lightgc2n.data.formats.rows import Tally, shown
-from lightgc2n.data.formats.times import TimeReader, time_reader
+from lightgc2n.data.formats.rows import RowFilter, Tally, shown
 from lightgc2n.errors import DataError
 
 if TYPE_CHECKING:

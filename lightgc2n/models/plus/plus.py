@@ -25,8 +25,7 @@ from lightgc2n.metrics.ranking import SELECTION_CUTOFF
 from lightgc2n.models.contract import LatentUsers, Model, Origin
 from lightgc2n.models.plus.blend import Blend, LearnedScores, NoBlend
 from lightgc2n.models.plus.counted_sources import PairCounts, count_followers, count_neighbours
-from lightgc2n.models.plus.repeat_calibration import RankInputs, raise_earlier_items
-from lightgc2n.models.plus.repeat_memory import NoRepeatMemory, RepeatBonus, RepeatMemory
+from lightgc2n.models.plus.repeats import NoRepeatMemory, RankInputs, RepeatBonus, RepeatMemory, raise_earlier_items
 from lightgc2n.models.plus.same_person import NewestEventState, OnePerson, PersonState, SamePerson
 from lightgc2n.models.plus.training_blocks import Kept, TrainingQueries, sum_over_blocks
 from lightgc2n.models.plus.transitions import NoTransitions, OwnTransitions, Transitions

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgc2n.data.formats.columns import Coder, find_columns
-from lightgc2n.data.formats.times import EARLIEST, LATEST, TimeReader, check_unit, time_reader
+from lightgc2n.data.formats.columns import EARLIEST, LATEST, Coder, TimeReader, check_unit, find_columns, time_reader
 from lightgc2n.errors import DataError, SettingError
 
 

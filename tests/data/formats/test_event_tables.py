@@ -16,9 +16,8 @@ from slow_records import slow_rows
 from lightgc2n.data.formats import event_tables
 from lightgc2n.data.formats.blocks import read_blocks
 from lightgc2n.data.formats.event_tables import TableReader
+from lightgc2n.data.formats.file_formats import TABLE_FORMATS, Separated
 from lightgc2n.data.formats.rows import Tally
-from lightgc2n.data.formats.table_formats import Separated
-from lightgc2n.data.importing import TABLE_FORMATS
 from lightgc2n.errors import DataError
 
 Rows = list[tuple[Any, ...]]

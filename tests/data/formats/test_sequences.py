@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lightgc2n.data.dataset import Domain
-from lightgc2n.data.formats.detect_format import detect
+from lightgc2n.data.formats.file_formats import detect
 from lightgc2n.data.formats.rows import Tally
 from lightgc2n.data.formats.sequences import read_sequences, read_two_domains
 from lightgc2n.errors import DataError

@@ -21,8 +21,7 @@ from lightgc2n.errors import SettingError
 from lightgc2n.models.plus import plus as module
 from lightgc2n.models.plus.ablations import PLUS_VARIANTS
 from lightgc2n.models.plus.plus import LightGC2NPlus
-from lightgc2n.models.plus.repeat_calibration import NEUTRAL
-from lightgc2n.models.plus.repeat_memory import RepeatMemory
+from lightgc2n.models.plus.repeats import NEUTRAL, RepeatMemory
 from lightgc2n.models.plus.transitions import count_transitions
 from tests.models.small import SPLIT, asked_batch, one_batch
 from tests.worlds import dataset_of

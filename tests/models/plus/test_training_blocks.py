@@ -25,7 +25,7 @@ from lightgc2n.models.plus.plus import LightGC2NPlus
 from lightgc2n.models.plus.same_person import SHARPNESS
 from lightgc2n.models.plus.training_blocks import TrainingQueries
 from tests.graph.logs import training_of
-from tests.models.plus.test_repeat_memory import told
+from tests.models.plus.test_repeats import expected_features
 
 ITEMS, LONGEST = 6, 5
 LOGS = [[0, 1, 2, 0, 3, 1, 0, 0, 2], [4, 5, 4], [1, 1], [3, 2, 1, 0, 5, 4, 3, 2, 1, 0, 1, 2, 3], [5, 0, 5, 1, 5, 2]]
@@ -74,7 +74,7 @@ def slow_logits(model: Any, history: list[int], asked: tuple[int, int]) -> Tenso
         times = torch.tensor([float(pairs[item, other]) for other in range(ITEMS)])
         share = times / (times.sum() + follow.shrinking.exp())
         logits = logits + weight * torch.log1p(share / follow.floor[back].exp())
-    for place, features in told(history, chance.tolist()).items():
+    for place, features in expected_features(history, chance.tolist()).items():
         order = features[1]
         known = torch.stack([*torch.tensor(features[:-2]), chance[place], chance[place] * order])
         bonus = model.memory.outer(torch.relu(model.memory.inner(known)))[0] + model.memory.readiness[history[place]]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from lightgc2n.data.formats.detect_format import detect
+from lightgc2n.data.formats.file_formats import detect
 from lightgc2n.errors import DataError
 
 
