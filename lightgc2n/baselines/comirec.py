@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding
 
 from lightgc2n.config import setting
-from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.batches import Batch, TrainingBatch, draw_places, histories_before
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.layers.sampled_losses import DrawnSoftmax, mean_softmax
 from lightgc2n.layers.squash import squash
-from lightgc2n.layers.windows import draw_places, histories_before
 from lightgc2n.models.contract import Model
 
 POPULARITY_POWER = 0.75

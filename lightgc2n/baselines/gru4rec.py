@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding
 
 from lightgc2n.config import setting
-from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.batches import Batch, TrainingBatch, cut_rows, newest_part
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, Training
 from lightgc2n.errors import SettingError
@@ -28,7 +28,6 @@ from lightgc2n.layers.recurrent import (
     one_step,
     whole_row,
 )
-from lightgc2n.layers.windows import cut_rows, newest_part
 from lightgc2n.models.contract import Model
 
 # Differs: the official session-parallel batches run event by event. Here one optimiser step has all events of a row;

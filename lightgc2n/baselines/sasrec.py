@@ -14,14 +14,13 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding, relu
 
 from lightgc2n.config import setting
-from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.batches import Batch, Packing, TrainingBatch, cut_rows, newest_part, pack
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.attention import CausalAttention
 from lightgc2n.layers.recurrent import last_states
 from lightgc2n.layers.sampled_losses import mean_gbce, mean_sampled_softmax, mean_softmax
-from lightgc2n.layers.windows import Packing, cut_rows, newest_part, pack
 from lightgc2n.models.contract import Model
 
 FIRST_DEVIATION = 0.02  # standard deviation of initial embeddings and matrices

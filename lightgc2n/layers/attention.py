@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from lightgc2n.layers.windows import Packing
+from lightgc2n.data.batches import Packing
 
 
 def softmax_over(known: Bool[Tensor, "*#any W"], logits: Float[Tensor, "*any W"]) -> Float[Tensor, "*any W"]:

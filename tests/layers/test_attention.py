@@ -3,8 +3,8 @@
 import torch
 from torch.testing import assert_close
 
+from lightgc2n.data.batches import pack
 from lightgc2n.layers.attention import CausalAttention
-from lightgc2n.layers.windows import pack
 
 
 def test_by_hand() -> None:

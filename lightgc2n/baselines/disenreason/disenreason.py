@@ -17,12 +17,11 @@ from torch.nn.functional import dropout, embedding, gelu, linear, normalize, pad
 
 from lightgc2n.baselines.disenreason.frequency_filter import FIRST_DEVIATION, Bands, FilteredBands
 from lightgc2n.config import setting
-from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.batches import Batch, TrainingBatch, draw_places, histories_before
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, Training
 from lightgc2n.layers.attention import softmax_over
 from lightgc2n.layers.sampled_losses import mean_softmax
-from lightgc2n.layers.windows import draw_places, histories_before
 from lightgc2n.models.contract import Model
 
 FIRST_REMOVAL = 0.5  # W_r starts as this multiple of the identity

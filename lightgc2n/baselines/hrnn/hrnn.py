@@ -14,7 +14,7 @@ from torch.nn.functional import dropout, embedding
 
 from lightgc2n.baselines.hrnn.session_units import SessionAlone, SessionWithUser, SessionWithUserInTwoGates, UserLevel
 from lightgc2n.config import setting
-from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.batches import Batch, TrainingBatch, cut_rows, newest_part
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, Training
 from lightgc2n.errors import SettingError
@@ -25,7 +25,6 @@ from lightgc2n.layers.recurrent import (
     SharedItems,
     last_states,
 )
-from lightgc2n.layers.windows import cut_rows, newest_part
 from lightgc2n.models.contract import Model
 
 Session = Callable[[Tensor, Tensor, Tensor], Tensor]  # (inputs, user state, initial state) -> the states of a session

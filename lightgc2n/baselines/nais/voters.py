@@ -7,10 +7,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.batches import Batch, TrainingBatch, histories_before
 from lightgc2n.layers.holdings import Holdings
 from lightgc2n.layers.pooling import distinct
-from lightgc2n.layers.windows import histories_before
 
 VotersAndMask = tuple[Int[Tensor, "I L"], Bool[Tensor, "I L"]]
 

@@ -10,10 +10,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.batches import Batch, TrainingBatch, cut_rows, parts_of_rows
 from lightgc2n.data.dataset import Domain
 from lightgc2n.layers.domain_views import NOTHING, DomainView, draw_queries, newest_views, targets_after, view_of
-from lightgc2n.layers.windows import cut_rows, parts_of_rows
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,11 @@ from torch.nn.functional import embedding, pad, relu
 from lightgc2n.baselines.tgsrec.temporal_attention import TemporalAttention, TimeEncoding
 from lightgc2n.baselines.tgsrec.timed_edges import DayEdges, Near, RankEdges, edges_of_training, restored_edges
 from lightgc2n.config import setting
-from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.batches import Batch, TrainingBatch, draw_places, histories_before
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, Training
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.sampled_losses import other_items, softmax_loss
-from lightgc2n.layers.windows import draw_places, histories_before
 from lightgc2n.models.contract import Model
 
 # Nodes are initialised uniformly between minus this and this. Time vectors have entries near one, so much shorter node

@@ -17,9 +17,8 @@ import numpy as np
 import polars as pl
 
 from lightgc2n.config import unknown_name
-from lightgc2n.data.formats.blocks import plain_suffix, read_blocks
+from lightgc2n.data.formats.blocks import LONGEST_RECORD, QUOTE, plain_suffix, quotes_enclose_fields, read_blocks
 from lightgc2n.data.formats.columns import find_columns
-from lightgc2n.data.formats.records import LONGEST_RECORD, QUOTE, quotes_enclose_fields
 from lightgc2n.data.formats.rows import BadRowError, shown
 from lightgc2n.errors import DataError, option
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from lightgc2n.data.formats.blocks import ENCODING, Record
-from lightgc2n.data.formats.records import LONGEST_RECORD
+from lightgc2n.data.formats.blocks import ENCODING, LONGEST_RECORD, Record
 from lightgc2n.errors import DataError, SettingError, option
 
 LONGEST_ID = 1024

@@ -14,13 +14,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightgc2n.config import setting
-from lightgc2n.data.batches import Batch, LabelledBatch, TrainingBatch
+from lightgc2n.data.batches import Batch, LabelledBatch, TrainingBatch, newest_part
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.devices import device_of
 from lightgc2n.layers.crossentropy import linear_cross_entropy
 from lightgc2n.layers.sparse import rows_of
-from lightgc2n.layers.windows import newest_part
 from lightgc2n.metrics.ranking import SELECTION_CUTOFF
 from lightgc2n.models.contract import LatentUsers, Model, Origin
 from lightgc2n.models.plus.blend import Blend, LearnedScores, NoBlend

@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lightgc2n.data.batches import TrainingBatch
-from lightgc2n.layers.windows import cut_rows
+from lightgc2n.data.batches import TrainingBatch, cut_rows
 
 Kept = tuple[Bool[Tensor, "B T _"], ...]
 

@@ -13,11 +13,10 @@ from torch.testing import assert_close
 from lightgc2n import zoo
 from lightgc2n.baselines.tgsrec.tgsrec import TGSRec, TGSRecConfig
 from lightgc2n.baselines.tgsrec.timed_edges import FARTHEST
-from lightgc2n.data.batches import Batch, make_batch, training_batches
+from lightgc2n.data.batches import Batch, draw_places, make_batch, training_batches
 from lightgc2n.data.dataset import Dataset, Domain
 from lightgc2n.data.splits import Split, SplitConfig, split_dataset
 from lightgc2n.errors import SettingError
-from lightgc2n.layers.windows import draw_places
 from lightgc2n.metrics.ranks import ranks_in_domains
 from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import train_in_memory

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from slow_records import slow_records
 
 from lightgc2n.data.formats import blocks
-from lightgc2n.data.formats.blocks import Block, Record, plain_suffix, read_blocks
-from lightgc2n.data.formats.records import LONGEST_RECORD, record_ends
+from lightgc2n.data.formats.blocks import LONGEST_RECORD, Block, Record, plain_suffix, read_blocks, record_ends
 from lightgc2n.errors import DataError
 
 

@@ -3,8 +3,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from lightgc2n.data.formats.blocks import Record
-from lightgc2n.data.formats.records import LONGEST_RECORD
+from lightgc2n.data.formats.blocks import LONGEST_RECORD, Record
 from lightgc2n.data.formats.rows import LONGEST_ID, BadRowError, Tally, id_problem, record_text, shown
 from lightgc2n.errors import DataError
 
