@@ -52,6 +52,7 @@ class Dataset(Tabular):
         domain: str | None = None,
         member: str | None = None,
         title: str | None = None,
+        context: str | None = None,
         time_unit: str = "auto",
         time_format: str = "",
         where: str = "",
@@ -77,6 +78,7 @@ class Dataset(Tabular):
             domain: the column of the item's domain.
             member: the column of the member who acted: for evaluation only, never a model input.
             title: the column of item titles.
+            context: a column to keep for each event, such as the device; no model reads it.
             time_unit: unit of numeric times: s, ms, us or ns; `auto` infers it from their size.
             time_format: how dates are written if not as ISO dates, such as `%d.%m.%Y %H:%M`.
             where: keep only rows that pass one comparison, such as `rating >= 4` or `event = watch`.
@@ -96,7 +98,8 @@ class Dataset(Tabular):
         with api_call(progress):
             from lightgc2n.data.importing import ImportOptions, import_frame
 
-            columns = _given(account=account, item=item, time=time, domain=domain, member=member, title=title)
+            columns = _given(account=account, item=item, time=time, domain=domain, member=member, title=title,
+                             context=context)  # fmt: skip
             options = ImportOptions(name=name, columns=columns, time_unit=time_unit, time_format=time_format,
                                     where=where, ties=ties, seed=seed, drop_duplicates=drop_duplicates,
                                     skip_bad=skip_bad)  # fmt: skip
@@ -116,6 +119,7 @@ class Dataset(Tabular):
         domain: str | None = None,
         member: str | None = None,
         title: str | None = None,
+        context: str | None = None,
         header: Sequence[str] = (),
         delimiter: str = "",
         encoding: str = "",
@@ -148,7 +152,8 @@ class Dataset(Tabular):
                 return cls(path, titles=titles)
             from lightgc2n.data.importing import ImportOptions, import_log
 
-            columns = _given(account=account, item=item, time=time, domain=domain, member=member, title=title)
+            columns = _given(account=account, item=item, time=time, domain=domain, member=member, title=title,
+                             context=context)  # fmt: skip
             options = ImportOptions(format=format, name=name, columns=columns, header=tuple(header),
                                     delimiter=delimiter, encoding=encoding, time_unit=time_unit,
                                     time_format=time_format, where=where, ties=ties, seed=seed,
@@ -238,6 +243,8 @@ class Dataset(Tabular):
             columns["domain"] = names[arrays.event_domains].tolist()
         if (members := load_members(self.folder)) is not None:
             columns["member"] = [members.names[one] if one >= 0 else None for one in members.of_event.tolist()]
+        if (contexts := arrays.contexts) is not None:
+            columns["context"] = [contexts.names[one] if one >= 0 else None for one in contexts.of_event.tolist()]
         return columns
 
     def _headline(self) -> str:

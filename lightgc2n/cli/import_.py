@@ -35,6 +35,10 @@ def import_log(
         str, typer.Option(help="The column of the member who acted: for evaluation only, never a model input.")
     ] = "",
     title_column: Annotated[str, typer.Option(help="The column of item titles.")] = "",
+    context_column: Annotated[
+        str,
+        typer.Option(help="A column to keep for each event, such as the device; a hint for who is watching, no input."),
+    ] = "",
     items: Annotated[
         Path | None,
         typer.Option(
@@ -93,6 +97,7 @@ def import_log(
 
     roles = {"account": account_column, "item": item_column, "time": time_column}
     roles |= {"domain": domain_column, "member": member_column, "title": title_column}
+    roles |= {"context": context_column}
     options = ImportOptions(
         format=format,
         name=name,

@@ -10,6 +10,7 @@
     parts.npy              uint8 [S]       0 train, 1 test, if the source is already split
     labels/                which member acted; only `data.members` reads it, for evaluation
     catalogue.jsonl        titles, categories, years and images of items, where given; not part of the checksum
+    contexts.npy, .txt     the device or another column of each event, where it was named; not part of the checksum
 
 Items are numbered across domains. Each domain is one contiguous range, so the item determines the domain.
 """
@@ -28,6 +29,7 @@ import numpy.typing as npt
 from lightgc2n import __version__
 from lightgc2n.config import unknown_name
 from lightgc2n.data.catalogue import CATALOGUE, Catalogue, CatalogueEntry, format_catalogue, parse_catalogue
+from lightgc2n.data.contexts import CONTEXT_NAMES, CONTEXTS, Contexts
 from lightgc2n.errors import DataError, option
 from lightgc2n.files.atomic_writes import sha256
 from lightgc2n.files.folder_kinds import FolderKind
@@ -48,6 +50,8 @@ DATASET = FolderKind(
         REJECTED,
         FORGOTTEN,
         CATALOGUE,
+        CONTEXTS,
+        CONTEXT_NAMES,
         f"{LABELS}/members.npy",
         f"{LABELS}/members.txt",
         *(f"{name}.npy" for name in ARRAYS),
@@ -87,6 +91,7 @@ class Dataset:
     targets: Ints | None = None
     parts: npt.NDArray[np.uint8] | None = None
     catalogue_text: bytes = b""  # the content of the catalogue's file
+    contexts: Contexts | None = None
 
     @property
     def name(self) -> str:
@@ -99,7 +104,7 @@ class Dataset:
 
     @property
     def checksum(self) -> str:
-        """A checksum over all files of the dataset but its catalogue, so that titles can be added later."""
+        """A checksum over all files but the catalogue and the contexts, so that these can be added later."""
         return str(self.manifest["checksum"])
 
     @property
@@ -139,6 +144,7 @@ class Dataset:
         sequence_of_event = np.repeat(np.arange(len(self.sequence_accounts)), self.lengths)
         sequences, events = sequence_of_event[keep], self.events[keep] - domain.start
         times = self.times[keep] if self.times is not None else None
+        contexts = self.contexts.select(keep) if self.contexts is not None and self.targets is None else None
         if self.targets is not None:
             target = self.targets[:, self.domains.index(domain)]
             known = np.flatnonzero(target >= 0)
@@ -156,6 +162,7 @@ class Dataset:
             events=events.astype(np.int32),
             times=times,
             targets=None,
+            contexts=contexts,
         )
 
 
@@ -180,6 +187,7 @@ def write_dataset(
     notes: Sequence[str] = (),
     counts: dict[str, int] | None = None,
     catalogue: Catalogue | None = None,
+    contexts: Contexts | None = None,
 ) -> dict[str, Any]:
     """Write all files into `folder` and return the manifest. Use `new_folder` to make that atomic.
 
@@ -209,6 +217,7 @@ def write_dataset(
             save_array(folder / f"{file}.npy", np.asarray(array, dtype=dtype))
     files = {str(path.relative_to(folder)): _file_facts(path) for path in sorted(folder.rglob("*")) if path.is_file()}
     described = {"catalogue": _write_catalogue(folder, catalogue, items)} if catalogue else {}
+    described |= {"contexts": _write_contexts(folder, contexts)} if contexts is not None else {}
     per_account = np.bincount(sequence_accounts, weights=np.diff(offsets), minlength=len(accounts))
     manifest = {
         "schema": SCHEMA,
@@ -275,6 +284,7 @@ def _load(folder: Path) -> Dataset:
             items=read_ids(folder / "items.txt"),
             domains=tuple(Domain(**domain) for domain in manifest["domains"]),
             catalogue_text=(folder / CATALOGUE).read_bytes() if "catalogue" in manifest else b"",
+            contexts=_read_contexts(folder, manifest),
             **arrays,
         )
     except (ValueError, KeyError, TypeError) as problem:
@@ -341,8 +351,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _all_files(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the facts of every file; the catalogue is not among the files of the checksum."""
-    return manifest["files"] | ({CATALOGUE: manifest["catalogue"]} if "catalogue" in manifest else {})
+    """Return the facts of every file, also of those that the checksum leaves out."""
+    catalogue = {CATALOGUE: manifest["catalogue"]} if "catalogue" in manifest else {}
+    return manifest["files"] | catalogue | manifest.get("contexts", {}).get("files", {})
 
 
 def _write_catalogue(folder: Path, catalogue: Catalogue, items: Sequence[str]) -> dict[str, Any]:
@@ -350,6 +361,23 @@ def _write_catalogue(folder: Path, catalogue: Catalogue, items: Sequence[str]) -
     (folder / CATALOGUE).write_bytes(format_catalogue(catalogue))
     counts = {"items": len(catalogue), "items_without_events": len(set(catalogue) - set(items))}
     return counts | _file_facts(folder / CATALOGUE)
+
+
+def _write_contexts(folder: Path, contexts: Contexts) -> dict[str, Any]:
+    """Write the contexts and return their facts for the manifest."""
+    save_array(folder / CONTEXTS, np.asarray(contexts.of_event, dtype=np.int32))
+    _write_ids(folder / CONTEXT_NAMES, contexts.names)
+    return {
+        "column": contexts.column,
+        "files": {name: _file_facts(folder / name) for name in (CONTEXTS, CONTEXT_NAMES)},
+    }
+
+
+def _read_contexts(folder: Path, manifest: dict[str, Any]) -> Contexts | None:
+    if "contexts" not in manifest:
+        return None
+    of_event = np.load(folder / CONTEXTS, mmap_mode="r", allow_pickle=False)
+    return Contexts(read_ids(folder / CONTEXT_NAMES), of_event, str(manifest["contexts"]["column"]))
 
 
 def _file_facts(path: Path) -> dict[str, Any]:

@@ -85,6 +85,8 @@ def drop_accounts(content: dict[str, Any], gone: Collection[str]) -> list[str]:
             content[name] = np.asarray(content[name])[rows]
     if content.get("members") is not None:
         _drop_unused_members(content)
+    if content.get("contexts") is not None:
+        content["contexts"] = content["contexts"].select(events)
     items = _drop_items(content, held_by_gone & ~_held_items(content, np.ones(int(kept.sum()), dtype=bool)))
     if content.get("catalogue"):
         content["catalogue"] = without_items(content["catalogue"], set(items) - set(content["items"]))
@@ -109,6 +111,7 @@ def _content(dataset: Dataset, members: Members | None) -> dict[str, Any]:
         "targets": dataset.targets,
         "parts": dataset.parts,
         "catalogue": dataset.catalogue,
+        "contexts": dataset.contexts,
         **labels,
     }
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from lightgc2n.config import unknown_name
 from lightgc2n.data.catalogue import Catalogue, join_catalogues
+from lightgc2n.data.contexts import Contexts
 from lightgc2n.data.dataset import DATASET, FORGOTTEN, REJECTED, Domain, write_dataset
 from lightgc2n.data.forget_dataset import drop_accounts
 from lightgc2n.data.formats.blocks import ENCODING, check_encoding
@@ -210,7 +211,7 @@ def _read_events(source: Source, options: ImportOptions, tally: Tally, progress:
     """Group the events into one log per account, ordered by time if there is one, else as in the file."""
     path = source.files["all"]
     reader = table_reader(source, options, tally)
-    coders = {role: Coder() for role in ("account", "item", "domain", "member")}
+    coders = {role: Coder() for role in ("account", "item", "domain", "member", "context")}
     chunks: dict[str, list[npt.NDArray[Any]]] = {}
     titles: dict[str, str] = {}
     for frame in reader.frames():
@@ -240,7 +241,10 @@ def _read_events(source: Source, options: ImportOptions, tally: Tally, progress:
             str(np.datetime64(int(time), "us"))[:16] for time in (columns["time"].min(), columns["time"].max())
         )
         notes.append(f"{reader.times.describe()}: {first} to {last}")
-    return _logs_from_events(columns, coders, options, notes) | {"notes": notes, "titles": titles}
+    logs = _logs_from_events(columns, coders, options, notes)
+    if "context" in columns:
+        logs["contexts"] = Contexts(coders["context"].ids(), columns["context"], reader.columns["context"])
+    return logs | {"notes": notes, "titles": titles}
 
 
 def _collect_titles(rows: pl.DataFrame, titles: dict[str, str]) -> None:

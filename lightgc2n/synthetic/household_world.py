@@ -59,6 +59,9 @@ class HouseholdConfig:
     binge: float = setting(0.33, at_least=0, at_most=1, help="Probability of watching the next episode of a series.")
     guests: float = setting(0.03, at_least=0, at_most=0.5, help="Share of sittings of guests.")
     co_viewing: float = setting(0.08, at_least=0, at_most=1, help="Share of sittings in which a second person joins.")
+    devices: int = setting(
+        0, at_least=0, at_most=5, help="Devices of a household, which people prefer differently; 0: no such column."
+    )
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,21 @@ from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
-from lightgc2n.data.dataset import DATASET, MICROSECONDS, Longs, write_dataset
+from lightgc2n.data.contexts import Contexts
+from lightgc2n.data.dataset import DATASET, MICROSECONDS, Ints, Longs, write_dataset
 from lightgc2n.data.members import GUEST
 from lightgc2n.data.tombstones import keep_tombstones
 from lightgc2n.errors import SettingError
 from lightgc2n.files.atomic_writes import new_file, new_folder, scratch_folder
 from lightgc2n.progress import step
+from lightgc2n.synthetic.household_devices import DEVICES, draw_devices
 from lightgc2n.synthetic.household_viewing import Viewing, watch
 from lightgc2n.synthetic.household_world import DOMAINS, HouseholdConfig, People, World, build_world, draw_people
 
 __all__ = ["HouseholdConfig", "Households", "generate", "generate_chunks"]
 
 EVENTS_AT_ONCE = 100_000
+DEVICE = "device"  # the name of the column
 HEADER = "account_id,item_id,timestamp,domain,member\n"
 NOTE = "Generated households: no real person is in this log."
 
@@ -38,6 +41,7 @@ class Households:
     count: int
     people: People
     viewing: Viewing
+    device: Ints | None = None  # of each event, an index into DEVICES
 
     def account_ids(self) -> list[str]:
         return [f"h{self.first + home:06d}" for home in range(self.count)]
@@ -72,7 +76,9 @@ def generate_chunks(config: HouseholdConfig, seed: int, world: World) -> Iterato
             people = draw_people(config, world, homes, random)
             viewing = watch(config, world, people, random)
             count = min(homes, config.accounts - first)
-            yield Households(first, count, people, _first_homes(viewing, count))
+            device = draw_devices(config, people, viewing, seed, chunk) if config.devices else None
+            shown = _first_homes(viewing, count)
+            yield Households(first, count, people, shown, None if device is None else device[: len(shown.time)])
             progress.advance(count)
 
 
@@ -90,7 +96,7 @@ def _first_homes(viewing: Viewing, count: int) -> Viewing:
 def _write_table(config: HouseholdConfig, seed: int, world: World, out: Path, force: bool) -> dict[str, Any]:
     item_ids, events = world.item_ids(), 0
     with new_file(out, force) as temporary, _text_file(temporary) as file:
-        file.write(HEADER)
+        file.write(HEADER.replace("\n", f",{DEVICE}\n") if config.devices else HEADER)
         for homes in generate_chunks(config, seed, world):
             file.writelines(_rows(homes, item_ids))
             events += len(homes.viewing.item)
@@ -102,8 +108,9 @@ def _rows(homes: Households, item_ids: list[str]) -> Iterator[str]:
     accounts, members = homes.account_ids(), homes.member_ids()
     seen = homes.viewing
     columns = (seen.home.tolist(), seen.item.tolist(), seen.time.tolist(), seen.domain.tolist(), seen.person.tolist())
-    for home, item, time, domain, person in zip(*columns, strict=True):
-        yield f"{accounts[home]},{item_ids[item]},{time},{DOMAINS[domain]},{members[person]}\n"
+    devices = [""] * len(seen.item) if homes.device is None else [f",{DEVICES[one]}" for one in homes.device.tolist()]
+    for home, item, time, domain, person, device in zip(*columns, devices, strict=True):
+        yield f"{accounts[home]},{item_ids[item]},{time},{DOMAINS[domain]},{members[person]}{device}\n"
 
 
 @contextmanager
@@ -137,6 +144,7 @@ def _write_folder(config: HouseholdConfig, seed: int, world: World, out: Path, f
             times=np.memmap(scratch / "times", dtype=np.int64, mode="r"),
             members=np.memmap(scratch / "members", dtype=np.int32, mode="r"),
             member_names=member_names,
+            contexts=_contexts(config, scratch),
             source="generated households",
             options=_options(config, seed),
             notes=[NOTE],
@@ -153,16 +161,26 @@ def _spool(chunks: Iterator[Households], scratch: Path) -> tuple[Longs, list[str
         (scratch / "events").open("wb") as events,
         (scratch / "times").open("wb") as times,
         (scratch / "members").open("wb") as members,
+        (scratch / DEVICE).open("wb") as devices,
     ):
         for homes in chunks:
             acting, member = np.unique(homes.viewing.person, return_inverse=True)
             homes.viewing.item.astype(np.int32).tofile(events)
             (homes.viewing.time * MICROSECONDS).tofile(times)
             (len(names) + member).astype(np.int32).tofile(members)
+            if homes.device is not None:
+                homes.device.tofile(devices)
             chunk_names = homes.member_ids()
             names += [chunk_names[person] for person in acting]
             lengths.append(np.bincount(homes.viewing.home, minlength=homes.count))
     return np.concatenate(lengths), names
+
+
+def _contexts(config: HouseholdConfig, scratch: Path) -> Contexts | None:
+    if not config.devices:
+        return None
+    of_event = np.memmap(scratch / DEVICE, dtype=np.int32, mode="r")
+    return Contexts(list(DEVICES), of_event, DEVICE).select(np.arange(len(of_event)))
 
 
 def _options(config: HouseholdConfig, seed: int) -> dict[str, Any]:

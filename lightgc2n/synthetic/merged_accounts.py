@@ -61,6 +61,7 @@ class MergedLog:
     user: Ints
     item: Ints
     time: Longs
+    place: Longs  # in the source
 
     def where(self, keep: Bools) -> "MergedLog":
         return MergedLog(*(getattr(self, field.name)[keep] for field in dataclasses.fields(self)))
@@ -149,7 +150,7 @@ def merge_by_time(
     # Neither the member nor the file order may break a tie: files are often sorted by item within a day.
     order = np.lexsort((randomness.random(len(used)), time, household))
     household, time, rows = household[order], time[order], used[order]
-    return MergedLog(household, _sequences(household, time, fragments), user[rows], source.events[rows], time)
+    return MergedLog(household, _sequences(household, time, fragments), user[rows], source.events[rows], time, rows)
 
 
 def _sequences(household: Ints, time: Longs, fragments: str) -> Longs:
@@ -204,6 +205,7 @@ def _write(
         notes=_notes(source, options, counts),
         counts=counts,
         catalogue=source.catalogue,
+        contexts=source.contexts.select(log.place) if source.contexts is not None else None,
     )
 
 

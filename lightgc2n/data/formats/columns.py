@@ -28,6 +28,7 @@ USUAL_NAMES = {
     "domain": "domain domainid",
     "member": "member memberid person personid profile profileid",
     "title": "title itemtitle movietitle producttitle programtitle itemname productname",
+    "context": "",  # never found by its name: it has to be named
 }
 ROLES = tuple(USUAL_NAMES)
 Codes = npt.NDArray[np.int32]

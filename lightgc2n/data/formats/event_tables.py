@@ -52,7 +52,7 @@ class TableReader:
     times: TimeReader | None = None
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield good rows, block by block: account, item, and time (µs), domain and member if the table has them."""
+        """Yield good rows, block by block: account, item, and further roles that the table has (time in µs)."""
         for block in read_blocks(self.path, self.form.separator if self.form.quoted else "", encoding=self.encoding):
             if not self.names:
                 if not block.rows:
@@ -212,9 +212,10 @@ def check_rows(
     if times is not None:
         frame = frame.with_columns(times.microseconds(frame["time"]).alias("time"), written=pl.col("time"))
         problems["time"] = times.problem("time", "written")
-    if "member" in columns:  # a missing member is allowed, an invalid name is not
-        frame = frame.with_columns(pl.when(pl.col("member") != "").then("member").alias("member"))
-        problems["member"] = pl.when(pl.col("member").is_not_null()).then(id_problem(pl.col("member")))
+    for role in ("member", "context"):  # a missing one is allowed, an invalid name is not
+        if role in columns:
+            frame = frame.with_columns(pl.when(pl.col(role) != "").then(role).alias(role))
+            problems[role] = pl.when(pl.col(role).is_not_null()).then(id_problem(pl.col(role)))
     filtered = pl.lit(False)
     if row_filter is not None:
         unclear = row_filter.problem(pl.col(FILTER))
