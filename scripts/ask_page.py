@@ -1,4 +1,4 @@
-"""Serves a bundle, looks at its page and at one account, and takes it down again: python scripts/ask_page.py BUNDLE."""
+"""Serves a bundle, opens its page and an account, and stops it again: python scripts/ask_page.py BUNDLE [ACCOUNT]."""
 
 import json
 import subprocess
@@ -12,14 +12,14 @@ from urllib.request import urlopen
 SECONDS = 30  # to begin answering, and again to end
 
 
-def main(bundle: str) -> None:
+def main(bundle: str, account: str = "") -> None:
     command = [sys.executable, "-m", "lightgc2n", "serve", bundle, "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
         try:
             assert service.stdout is not None
             address = json.loads(first_object(service.stdout))["address"]
             wait_for(address)
-            print(ask(address), flush=True)
+            print(ask(address, account), flush=True)
         finally:
             end(service)
 
@@ -47,14 +47,14 @@ def wait_for(address: str) -> None:
             time.sleep(0.1)
 
 
-def ask(address: str) -> str:
-    """What the page shows of the first account."""
+def ask(address: str, account: str) -> str:
+    """What the page shows of the account, or of the first one."""
     with urlopen(address, timeout=SECONDS) as page:
         if b"Who shares this account?" not in page.read():
             raise SystemExit(f"{address} does not show the page")
-    first = read(f"{address}/v1/accounts?limit=1")["accounts"][0]["account"]
-    found = read(f"{address}/v1/accounts/{first}/people")
-    return f"The page answers at {address}; people behind {first}: {found['count']}."
+    account = account or read(f"{address}/v1/accounts?limit=1")["accounts"][0]["account"]
+    found = read(f"{address}/v1/accounts/{account}/people")
+    return f"The page answers at {address}/#account/{account}; people behind {account}: {found['count']}."
 
 
 def read(address: str) -> dict[str, Any]:

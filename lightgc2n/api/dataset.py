@@ -289,14 +289,13 @@ def generate(
     """
     with api_call(progress):
         from lightgc2n.config import read_settings
-        from lightgc2n.synthetic.household_titles import household_titles
         from lightgc2n.synthetic.households import HouseholdConfig
         from lightgc2n.synthetic.households import generate as write_households
 
         config = read_settings(HouseholdConfig, {"accounts": accounts, **(settings or {})}, where="settings")
         owned = OwnedFolder(DATASET, "households")
-        write_households(config, seed, owned.path)
-        return Dataset(owned.path, owned=owned, titles=household_titles(config, seed))
+        write_households(config, seed, owned.path, titles=True)
+        return Dataset(owned.path, owned=owned)
 
 
 def as_dataset(data: Dataset | str | Path) -> Dataset:

@@ -21,7 +21,12 @@ def export(
         bool, typer.Option("--no-people", help="Omit the model that finds the people behind a history.")
     ] = False,
     titles: Annotated[
-        Path | None, typer.Option("--titles", metavar="FILE", help="Item titles, one per line: id, tab, title.")
+        Path | None,
+        typer.Option(
+            "--titles",
+            metavar="FILE",
+            help="Item titles in place of the dataset's: a table, or id, tab and title per line.",
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")

@@ -23,7 +23,10 @@ def generate(
         Path, typer.Option("--out", metavar="PATH", help="A .csv or .csv.gz file; any other name: a prepared dataset.")
     ],
     titles: Annotated[
-        Path | None, typer.Option("--titles", metavar="FILE", help="File for the titles of the items, for export.")
+        Path | None,
+        typer.Option(
+            "--titles", metavar="FILE", help="File for the titles and genres of the items, for import --items."
+        ),
     ] = None,
     accounts: Annotated[int | None, typer.Option(help="Number of households, 50 to 1,000,000.")] = None,
     config: ConfigFile = None,
@@ -44,7 +47,7 @@ def generate(
         refuse_existing(titles, force, "--titles")
         if os.path.realpath(titles) == os.path.realpath(out):
             raise SettingError(f"--titles {titles}: the same file as --out. Choose another name for one of them.")
-    made = make(settings, seed, out, force)
+    made = make(settings, seed, out, force, titles=True)
     if titles is not None:
         write_titles(settings, seed, titles, force)
     if json:

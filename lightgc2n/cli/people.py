@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightgc2n.cli.options import History, Json, Times, known_history, split_ids
-from lightgc2n.cli.printing import can_print, print_json, print_table
+from lightgc2n.cli.printing import can_print, print_json, print_table, title_of, with_title
 
 if TYPE_CHECKING:
     from lightgc2n.people.profiles import Activity
@@ -43,7 +43,12 @@ def people(
         bool, typer.Option("--exclude-seen", help="Exclude items that were watched or bought before.")
     ] = False,
     titles: Annotated[
-        Path | None, typer.Option("--titles", metavar="FILE", help="Item titles, one per line: id, tab, title.")
+        Path | None,
+        typer.Option(
+            "--titles",
+            metavar="FILE",
+            help="Item titles in place of those known: a table, or id, tab and title per line.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -52,7 +57,7 @@ def people(
     People are named by letters. For a run, the model that finds them is learned from its training logs at the first
     call and stored in the run's folder. A bundle contains it unless it was exported with --no-people.
     """
-    from lightgc2n.recommending.bundle_parts import read_titles
+    from lightgc2n.data.title_files import read_titles
     from lightgc2n.recommending.loading import load
 
     known = read_titles(titles) if titles is not None else {}
@@ -63,12 +68,12 @@ def people(
     if json:
         print_json(_as_json(result, known))
     else:
-        _show(result, lambda item: f"{known[item]} ({item})" if item in known else item)
+        _show(result, lambda item: with_title(item, known))
 
 
 def _as_json(result: "AccountPeople", titles: dict[str, str]) -> dict[str, Any]:
     def items(rows: Sequence[Any]) -> list[dict[str, Any]]:
-        return [row._asdict() | ({"title": titles[row.item_id]} if row.item_id in titles else {}) for row in rows]
+        return [row._asdict() | title_of(row.item_id, titles) for row in rows]
 
     def listed(one: "Recommendations | None") -> dict[str, Any] | None:
         return None if one is None else {"items": items(one), "fallback": one.fallback, "notes": list(one.notes)}

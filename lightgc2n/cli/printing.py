@@ -4,7 +4,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,6 +80,16 @@ def _with_columns(table: Table, columns: list[Column]) -> Table:
     part = copy(table)
     part.columns = columns
     return part
+
+
+def with_title(item: str, titles: Mapping[str, str]) -> str:
+    """The title of an item with its id, or the id alone."""
+    return f"{titles[item]} ({item})" if item in titles else item
+
+
+def title_of(item: str, titles: Mapping[str, str]) -> dict[str, str]:
+    """The title of an item as a field of JSON, where it is known."""
+    return {"title": titles[item]} if item in titles else {}
 
 
 def print_results(tables: "Iterable[ResultTable]", notes: Iterable[str] = ()) -> None:

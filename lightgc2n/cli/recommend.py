@@ -1,6 +1,6 @@
 """`lightgc2n recommend`: list next items from a run or a bundle."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lightgc2n.cli.options import Force, History, Json, Times, known_history, split_ids
-from lightgc2n.cli.printing import print_json, print_table
+from lightgc2n.cli.printing import print_json, print_table, title_of, with_title
 from lightgc2n.devices import DEVICE_HELP
 from lightgc2n.errors import SettingError
 from lightgc2n.progress import say
@@ -94,7 +94,7 @@ def recommend(
     else:
         printed = list(noted)
         owned = [recommender.ownership(one.account_id, items) for one in printed] if people else []
-        (_print_json if json else _print_tables)(printed, owned)
+        (_print_json if json else _print_tables)(printed, owned, recommender.titles)
     for note, names in accounts_of_note.items():
         say(f"{names[0] if len(names) == 1 else f'{len(names):,} accounts'}: {note}")
 
@@ -120,39 +120,40 @@ def _collect_notes(
         yield one
 
 
-def _print_json(lists: "list[Recommendations]", owned: "list[Ownership]") -> None:
-    answers = [_as_json(one) for one in lists]
+def _print_json(lists: "list[Recommendations]", owned: "list[Ownership]", titles: Mapping[str, str]) -> None:
+    answers = [_as_json(one, titles) for one in lists]
     for answer, whose in zip(answers, owned, strict=False):
         events = [event._asdict() for event in whose]
         answer["latent_users"] = {"weights": whose.weights, "events": events, "note": NOT_PEOPLE}
     print_json(answers)
 
 
-def _as_json(one: "Recommendations") -> dict[str, Any]:
-    items = [item._asdict() for item in one]
+def _as_json(one: "Recommendations", titles: Mapping[str, str]) -> dict[str, Any]:
+    items = [item._asdict() | title_of(item.item_id, titles) for item in one]
     return {"account_id": one.account_id, "fallback": one.fallback, "notes": list(one.notes), "items": items}
 
 
-def _print_tables(lists: "list[Recommendations]", owned: "list[Ownership]") -> None:
-    print_table(_table(lists))
+def _print_tables(lists: "list[Recommendations]", owned: "list[Ownership]", titles: Mapping[str, str]) -> None:
+    print_table(_table(lists, titles))
     for whose in owned:
-        print_table(_people_table(whose))
+        print_table(_people_table(whose, titles))
     if owned:
         typer.echo(NOT_PEOPLE)
 
 
-def _table(lists: "Iterable[Recommendations]") -> Table:
+def _table(lists: "Iterable[Recommendations]", titles: Mapping[str, str]) -> Table:
     table = Table()
-    for heading in ("account", "rank", "item", "score"):
+    for heading in ("account", "rank", *(["title"] if titles else []), "item", "score"):
         table.add_column(heading, justify="right" if heading in ("rank", "score") else "left")
     for one in lists:
         for item_id, score, rank in one:
-            table.add_row(escape(one.account_id or "-"), str(rank), escape(item_id), f"{score:.4f}")
+            title = [escape(titles.get(item_id, "-"))] if titles else []
+            table.add_row(escape(one.account_id or "-"), str(rank), *title, escape(item_id), f"{score:.4f}")
         table.add_section()
     return table
 
 
-def _people_table(whose: "Ownership") -> Table:
+def _people_table(whose: "Ownership", titles: Mapping[str, str]) -> Table:
     newest, total = whose[-NEWEST:], len(whose)
     which = f"{total:,} events" if total <= NEWEST else f"the newest {NEWEST} of {total:,} events"
     table = Table(title=f"{escape(whose.account_id or 'new account')}: latent users of {which}", title_justify="left")
@@ -160,7 +161,7 @@ def _people_table(whose: "Ownership") -> Table:
     for number in range(1, len(whose.weights) + 1):
         table.add_column(f"user {number}", justify="right")
     for item_id, shares in newest:
-        table.add_row(escape(item_id), *_percentages(shares))
+        table.add_row(escape(with_title(item_id, titles)), *_percentages(shares))
     table.add_section()
     table.add_row("weight in the account", *_percentages(whose.weights))
     return table

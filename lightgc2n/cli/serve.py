@@ -33,7 +33,12 @@ def serve(
         ),
     ] = None,
     titles: Annotated[
-        Path | None, typer.Option("--titles", metavar="FILE", help="Item titles, one per line: id, tab, title.")
+        Path | None,
+        typer.Option(
+            "--titles",
+            metavar="FILE",
+            help="Item titles in place of the bundle's: a table, or id, tab and title per line.",
+        ),
     ] = None,
     log_ids: Annotated[bool, typer.Option("--log-ids", help="Write account and item ids to the logs.")] = False,
     cors: Annotated[

@@ -5,6 +5,7 @@ the catalogue.
 """
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from lightgc2n.errors import DataError
 
 CATALOGUE = "catalogue.jsonl"
+IMAGE = re.compile(r"(https?://|/)?[^\s:\"'<>\\]+(/[^\s\"'<>\\]*)?", re.ASCII)  # an address or a path
 
 
 @dataclass(frozen=True, slots=True)

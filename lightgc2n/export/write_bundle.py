@@ -13,8 +13,10 @@ from safetensors.numpy import save
 
 from lightgc2n import __version__
 from lightgc2n.baselines.sasrec import SASRec
+from lightgc2n.data.catalogue import Catalogue, CatalogueEntry, format_catalogue
 from lightgc2n.data.dataset import stored_checksum
 from lightgc2n.data.splits import Split
+from lightgc2n.data.title_files import read_titles
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.export.account_tables import write_people, write_server
 from lightgc2n.export.lightgc2n_graph import write_lightgc2n
@@ -32,6 +34,7 @@ from lightgc2n.progress import say
 from lightgc2n.recommending.bundle_files import (
     BUNDLE,
     CARD,
+    CATALOGUE,
     CONFIG,
     FORMAT,
     GRAPH,
@@ -41,7 +44,7 @@ from lightgc2n.recommending.bundle_files import (
     WEIGHTS,
     write_manifest,
 )
-from lightgc2n.recommending.bundle_parts import POPULARITY, read_titles
+from lightgc2n.recommending.bundle_parts import POPULARITY
 from lightgc2n.recommending.load_run import TorchScorer, load_with_split
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.training.runs import RunPlan, plan_of, versions
@@ -56,7 +59,7 @@ class ExportOptions:
     int8: bool = False
     histories: bool = True
     people: bool = True
-    titles: Path | Mapping[str, str] | None = None  # a file, or titles by item id
+    titles: Path | Mapping[str, str] | None = None  # a file, or titles by item id, in place of the dataset's
 
 
 def export_run(
@@ -74,7 +77,7 @@ def write_bundle(
 ) -> dict[str, Any]:
     """Write the bundle of a recommender whose run has this plan."""
     model = _exportable_model(recommender)
-    titles = _titles(options.titles, recommender) if options.titles else None
+    catalogue = _catalogue(options.titles, recommender)
     graph, answer = write_graph(model, len(recommender.dataset.items), options.int8)
     finder = _finder(recommender) if options.people else None
     config = _config(recommender, model, split, plan, options, answer) | {"people": finder is not None}
@@ -82,8 +85,7 @@ def write_bundle(
         config["blend"] = True
     with new_folder(out, force, kind=BUNDLE) as new:
         _write_ids(new / ITEMS, recommender.dataset.items)
-        if titles is not None:
-            _write_ids(new / TITLES, (f"{item}\t{title}" for item, title in titles.items()))
+        write_catalogue(new, catalogue)
         write_weights(new, graph, {POPULARITY: _smallest(recommender.scorer.popularity)})
         if finder is not None:
             write_people(new, finder, options.int8)
@@ -192,14 +194,29 @@ def _measured(recommender: Recommender, model: Model, split: Split) -> dict[str,
     return {"targets": len(ranks), "values": values}
 
 
-def _titles(given: Path | Mapping[str, str], recommender: Recommender) -> dict[str, str]:
-    """The titles of items that the catalogue has."""
-    known, where = recommender.dataset.item_index, given if isinstance(given, Path) else "titles"
-    everything = read_titles(given) if isinstance(given, Path) else given
-    titles = {item: title for item, title in everything.items() if item in known}
-    if not titles:
-        raise DataError(f"{where}: has a title for none of the {len(known):,} items.")
-    return titles
+def _catalogue(given: Path | Mapping[str, str] | None, recommender: Recommender) -> dict[str, CatalogueEntry]:
+    """What the dataset knows of the items that the model has; titles that are given replace its own."""
+    items = recommender.dataset.item_index
+    known = {item: entry for item, entry in recommender.catalogue.items() if item in items}
+    if not given:
+        return known
+    titles = read_titles(given) if isinstance(given, Path) else given
+    chosen = {item: replace(known.get(item, CatalogueEntry()), title=titles[item]) for item in titles if item in items}
+    if not chosen:
+        where = given if isinstance(given, Path) else "titles"
+        raise DataError(f"{where}: has a title for none of the {len(items):,} items.")
+    return known | chosen
+
+
+def write_catalogue(folder: Path, catalogue: Catalogue) -> None:
+    """Write titles, which clients read line by line, and what else is known of items."""
+    titles = [f"{item}\t{entry.title}" for item, entry in catalogue.items() if entry.title]
+    if titles:
+        _write_ids(folder / TITLES, titles)
+    bare = {item: replace(entry, title="", from_log=False) for item, entry in catalogue.items()}
+    described = {item: entry for item, entry in bare.items() if entry != CatalogueEntry()}
+    if described:
+        (folder / CATALOGUE).write_bytes(format_catalogue(described))
 
 
 def _smallest(counts: Array) -> Array:

@@ -6,6 +6,7 @@ model.onnx           history in, best items out; its weights are in the next fil
 weights.safetensors  the weights
 items.txt            one item id a line; the line number is the index
 titles.tsv           item titles, where known
+catalogue.jsonl      categories, years and images of items, where known
 people/              the people finder, unless it was left out
   finder.json          its scalars, and constants for the page's JavaScript
   finder.safetensors   its item tables and weights
@@ -46,8 +47,8 @@ LONGEST_TEXT = 2**20
 State = tuple[int, ...]
 FORMAT, SCHEMA = "lightgc2n bundle", 3
 OLDEST_SCHEMA = max(1, SCHEMA - 1)  # this version reads the previous schema too
-CONFIG, CARD, GRAPH, WEIGHTS, ITEMS, TITLES = (
-    "config.json", "README.md", "model.onnx", "weights.safetensors", "items.txt", "titles.tsv",
+CONFIG, CARD, GRAPH, WEIGHTS, ITEMS, TITLES, CATALOGUE = (
+    "config.json", "README.md", "model.onnx", "weights.safetensors", "items.txt", "titles.tsv", "catalogue.jsonl",
 )  # fmt: skip
 SERVER, SERVER_FACTS, ACCOUNTS = "server", "server.json", "accounts.txt"
 HISTORIES, VECTORS, ACCOUNT_TABLES = "histories.safetensors", "vectors.safetensors", "people.safetensors"
@@ -67,6 +68,7 @@ BUNDLE = FolderKind(
         WEIGHTS,
         ITEMS,
         TITLES,
+        CATALOGUE,
         FINDER_FACTS,
         FINDER,
         SUMS,
@@ -220,7 +222,7 @@ def _of_both(device: str, server: str) -> str:
 
 def part_sizes(folder: Path) -> dict[str, int]:
     """The size of each part in bytes: device part, people finder, ids and titles, server part."""
-    ids = sum((folder / name).stat().st_size for name in (ITEMS, TITLES) if (folder / name).is_file())
+    ids = sum((folder / name).stat().st_size for name in (ITEMS, TITLES, CATALOGUE) if (folder / name).is_file())
     device = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     people, server = (sum(path.stat().st_size for path in (folder / part).glob("*")) for part in (PEOPLE, SERVER))
     whole = {"device part without vocabularies": device - ids + people, "people in it": people}

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,14 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import safe_open
 
+from lightgc2n.data.catalogue import IMAGE, Catalogue, CatalogueEntry, parse_catalogue
 from lightgc2n.data.dataset import Dataset, Domain, Ints, Longs
 from lightgc2n.errors import DataError, LightGC2NError
 from lightgc2n.recommending import bundle_schema as schema
 from lightgc2n.recommending.bundle_files import (
     ACCOUNTS,
     CARD,
+    CATALOGUE,
     CONFIG,
     HISTORIES,
     ITEMS,
@@ -29,7 +31,7 @@ from lightgc2n.recommending.bundle_files import (
     BundleFiles,
 )
 from lightgc2n.recommending.bundle_schema import HISTORY_TABLES, VECTOR_TABLES, WEIGHT_TABLES
-from lightgc2n.recommending.schema_checks import EXPORT_AGAIN, FLOATS, Table, need
+from lightgc2n.recommending.schema_checks import EXPORT_AGAIN, FLOATS, Table, is_utf8, need
 
 POPULARITY = "popularity"
 PAIRS, TRENDS = ("followers", "newer_followers", "neighbours"), "trends.items"
@@ -133,11 +135,11 @@ def _chunks(file: Any, name: str) -> Iterator[npt.NDArray[Any]]:
 
 @dataclass(frozen=True)
 class Device:
-    """The device part besides the graph: item ids, titles and popularity."""
+    """The device part besides the graph: item ids, what is known of items, and popularity."""
 
     config: dict[str, Any]
     items: list[str]
-    titles: dict[str, str]
+    catalogue: Catalogue
     popularity: npt.NDArray[np.unsignedinteger[Any]]
     card: str
 
@@ -194,8 +196,7 @@ def read_device(files: BundleFiles) -> Device:
         _refuse_duplicates(items[domain["start"] : domain["stop"]], files.folder / ITEMS)
     check_weights(files)
     popularity = read_tables(files, WEIGHTS, {POPULARITY: WEIGHT_TABLES[POPULARITY]}, {"items": len(items)})[POPULARITY]
-    titles = _titles(files) if TITLES in files.device else {}
-    return Device(config, items, titles, popularity, files.read_text(CARD))
+    return Device(config, items, _catalogue(files), popularity, files.read_text(CARD))
 
 
 def read_server(files: BundleFiles, device: Device) -> Server:
@@ -224,6 +225,32 @@ def read_server(files: BundleFiles, device: Device) -> Server:
     dataset = _dataset(files, device, accounts, histories)
     without_histories = number > 0 and HISTORIES not in files.server
     return Server(dataset, without_histories, vectors, held["held_offsets"], held["held_items"])
+
+
+def _catalogue(files: BundleFiles) -> dict[str, CatalogueEntry]:
+    """Titles, categories, years and images of items, as far as the bundle has them."""
+    entries = _described(files) if CATALOGUE in files.device else {}
+    titles = _titles(files) if TITLES in files.device else {}
+    for item, title in titles.items():
+        entries[item] = replace(entries.get(item, CatalogueEntry()), title=title)
+    return entries
+
+
+def _described(files: BundleFiles) -> dict[str, CatalogueEntry]:
+    path = files.folder / CATALOGUE
+    try:
+        entries = parse_catalogue(files.read(CATALOGUE))
+    except DataError:
+        raise DataError(f"{path}: damaged. {EXPORT_AGAIN}") from None
+    for item, entry in entries.items():
+        need(not entry.title, f"{path}: {item!r}: title", f"the title in {TITLES}", entry.title)
+        texts = isinstance(item, str) and all(isinstance(one, str) for one in entry.categories)
+        need(texts and is_utf8(item, *entry.categories), f"{path}: {item!r}", "text", entry.categories)
+        whole = entry.year is None or (type(entry.year) is int and 0 <= entry.year <= 9999)
+        need(whole, f"{path}: {item!r}: year", "a year of four digits", entry.year)
+        address = entry.image == "" or (isinstance(entry.image, str) and bool(IMAGE.fullmatch(entry.image)))
+        need(address, f"{path}: {item!r}: image", "an address", entry.image)
+    return entries
 
 
 def _titles(files: BundleFiles) -> dict[str, str]:
@@ -268,21 +295,3 @@ def _refuse_duplicates(ids: list[str], path: Path) -> None:
     if len(set(ids)) < len(ids):
         twice = next(one for one, count in Counter(ids).items() if count > 1)
         raise DataError(f"{path}: expected every id once, found {twice[:60]!r} twice. {EXPORT_AGAIN}")
-
-
-def read_titles(path: Path) -> dict[str, str]:
-    """The titles by item id; the last one of a repeated id."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: not a text file in UTF-8. Write an item id, a tab and its title a line.") from None
-    titles = {}
-    for number, line in enumerate(lines, start=1):
-        item, tab, title = line.partition("\t")
-        if line and not (item and tab and title):
-            raise DataError(f"{path}:{number}: expected an item id, a tab and its title, found {line!r}.")
-        titles[item] = title
-    titles.pop("", None)
-    if not titles:
-        raise DataError(f"{path}: holds no title. Write an item id, a tab and its title a line.")
-    return titles

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lightgc2n.data.catalogue import Catalogue
 from lightgc2n.data.dataset import Dataset, Ints, Longs
 from lightgc2n.data.splits import UNSEEN, Queries
 from lightgc2n.errors import HISTORY, DataError, SettingError
@@ -140,9 +141,10 @@ class Histories:
 
 @dataclass(frozen=True)
 class Source:
-    """The ids, histories, titles and people finder that a recommender works with.
+    """The ids, histories, catalogue and people finder that a recommender works with.
 
     Args:
+        catalogue: returns what is known of items: titles, categories, years and images by item id.
         finder: returns the people finder; raises an error where people cannot be found.
         config: of a bundle the content of its config.json.
         card: of a bundle its model card.
@@ -151,7 +153,7 @@ class Source:
     histories: Histories
     finder: Callable[[], PeopleFinder]
     finds_people: bool
-    titles: dict[str, str] = field(default_factory=dict)
+    catalogue: Callable[[], Catalogue] = dict
     config: Mapping[str, Any] = field(default_factory=dict)
     card: str = ""
 

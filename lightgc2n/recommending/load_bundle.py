@@ -65,7 +65,8 @@ def load_bundle(folder: Path, threads: int = 1) -> Recommender:
     files.refuse_changed()
     everyone = np.ones(len(server.dataset.accounts), dtype=bool)
     histories = Histories(server.dataset, everyone, stored=not server.without_histories)
-    source = Source(histories, _finder_of(finder), finder is not None, device.titles, device.config, device.card)
+    catalogue = device.catalogue
+    source = Source(histories, _finder_of(finder), finder is not None, lambda: catalogue, device.config, device.card)
     return Recommender(device.model, scorer, source)
 
 

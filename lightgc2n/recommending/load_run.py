@@ -106,7 +106,8 @@ def run_recommender(
     """
     learned = np.zeros(len(dataset.accounts), dtype=bool)
     learned[train.sequence_accounts[np.diff(train.offsets) > 0]] = True
-    source = Source(Histories(dataset, learned), _finder_of(dataset, train, place), dataset.kind == "logs")
+    finder = _finder_of(dataset, train, place)
+    source = Source(Histories(dataset, learned), finder, dataset.kind == "logs", lambda: dataset.catalogue)
     return Recommender(name, TorchScorer(name, model, known or train, device), source)
 
 

@@ -12,6 +12,7 @@ from string import ascii_uppercase
 
 import numpy as np
 
+from lightgc2n.data.catalogue import Catalogue
 from lightgc2n.data.dataset import Dataset, Ints
 from lightgc2n.data.splits import Queries
 from lightgc2n.errors import HISTORY, DataError, SettingError, option
@@ -46,7 +47,6 @@ class Recommender:
     def __init__(self, name: str, scorer: Scorer, source: Source) -> None:
         self.name, self.scorer, self.source = name, scorer, source
         self.dataset: Dataset = source.histories.dataset
-        self.titles = source.titles
         self._histories = source.histories
 
     def recommend(
@@ -204,6 +204,16 @@ class Recommender:
         return self.source.finds_people
 
     @cached_property
+    def catalogue(self) -> Catalogue:
+        """What is known of items: titles, categories, years and images by item id."""
+        return self.source.catalogue()
+
+    @cached_property
+    def titles(self) -> dict[str, str]:
+        """The titles by item id, where known."""
+        return {item: entry.title for item, entry in self.catalogue.items() if entry.title}
+
+    @cached_property
     def finder(self) -> PeopleFinder:
         """The people finder; raises an error where people cannot be found."""
         return self.source.finder()
@@ -253,7 +263,7 @@ class Recommender:
 
     def _categories_of(self, items: Ints) -> list[Sequence[str]]:
         """The categories of each item; where the catalogue has none, its domain if there are several."""
-        catalogue, names, domains = self.dataset.catalogue, self.dataset.items, self.dataset.domains
+        catalogue, names, domains = self.catalogue, self.dataset.items, self.dataset.domains
         several = len(domains) > 1
         stops = np.array([domain.stop for domain in domains])
         of_domain = np.searchsorted(stops, items, side="right").tolist()

@@ -192,6 +192,11 @@ def _check_shown(value: Any, where: str, deepest: int) -> None:
         need(_is_valid_utf8(value), where, "text", value)
 
 
+def is_utf8(*texts: str) -> bool:
+    """Whether UTF-8 can encode all texts."""
+    return all(map(_is_valid_utf8, texts))
+
+
 def _is_valid_utf8(text: str) -> bool:
     try:
         text.encode("utf-8")

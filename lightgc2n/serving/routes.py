@@ -1,6 +1,6 @@
 """The routes for lists, similar items, people and search, and the recommender's results as JSON."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import nsmallest
 from typing import Annotated, Any
 
@@ -34,7 +34,6 @@ EXAMPLES = {
 }
 Text = Annotated[str, Query(max_length=200, description="A text that ids or titles contain; empty: all.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
-Titles = Mapping[str, str]
 
 
 def add_list_routes(app: FastAPI, service: Service) -> None:
@@ -213,7 +212,7 @@ def _items(served: ServedBundle, search: str, limit: int) -> dict[str, Any]:
     items, titles = served.recommender.dataset.items, served.titles
     texts = (lambda item: (item, titles.get(item, ""))) if titles else (lambda item: (item,))
     places, total = best_matches(items, search, limit, texts)
-    return {"items": [named(items[place], titles) for place in places], "total": total}
+    return {"items": [named(items[place], served) for place in places], "total": total}
 
 
 def best_matches(
@@ -239,28 +238,22 @@ def json_response(answer: Any) -> Response:
 
 def list_json(answer: Recommendations, served: ServedBundle) -> dict[str, Any]:
     """One list. Items without a title have no such field."""
-    titles = served.titles
-    if titles:
-        items = [{**named(item, titles), "score": score, "rank": rank} for item, score, rank in answer.items]
-    else:
-        items = [{"item": item, "score": score, "rank": rank} for item, score, rank in answer.items]
     return {
         "account": answer.account_id,
-        "items": items,
+        "items": [{**named(item, served), "score": score, "rank": rank} for item, score, rank in answer.items],
         "fallback": answer.fallback,
         "notes": list(answer.notes),
         "model": served.checksum,
     }
 
 
-def named(item: str, titles: Titles) -> dict[str, str]:
-    title = titles.get(item)
-    return {"item": item} if title is None else {"item": item, "title": title}
+def named(item: str, served: ServedBundle) -> dict[str, Any]:
+    """An item by its id, with what is known of it: title, categories, year and image."""
+    return {"item": item, **served.facts.get(item, {})}
 
 
 def people_json(answer: AccountPeople, served: ServedBundle) -> dict[str, Any]:
     """The people behind an account."""
-    titles = served.titles
     return {
         "account": answer.account_id,
         "count": answer.count,
@@ -268,7 +261,7 @@ def people_json(answer: AccountPeople, served: ServedBundle) -> dict[str, Any]:
         "chances": answer.chances,
         "events": [
             {
-                **named(event.item_id, titles),
+                **named(event.item_id, served),
                 "time": event.time,
                 "person": event.person,
                 "probability": event.probability,
@@ -284,7 +277,7 @@ def people_json(answer: AccountPeople, served: ServedBundle) -> dict[str, Any]:
                 "share": person.share,
                 "categories": [one._asdict() for one in person.categories],
                 "likes": [
-                    {**named(like.item_id, titles), "events": like.events, "times": like.times} for like in person.likes
+                    {**named(like.item_id, served), "events": like.events, "times": like.times} for like in person.likes
                 ],
                 "active": person.active,
                 "next": list_json(person.next, served),

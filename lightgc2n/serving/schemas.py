@@ -98,11 +98,19 @@ def _kind(body: Any) -> str:
 AskBody = Annotated[Annotated[Ask, Tag("one")] | Annotated[ManyAsks, Tag("many")], Discriminator(_kind)]
 
 
-class Listed(BaseModel):
-    """One entry of a list; the score orders this list and is not comparable with other lists."""
+class Item(BaseModel):
+    """An item; what is not known of it is left out."""
 
     item: str
     title: str | None = None
+    categories: list[str] = []
+    year: int | None = None
+    image: str | None = Field(None, description="The address of an image.")
+
+
+class Listed(Item):
+    """One entry of a list; the score orders this list and is not comparable with other lists."""
+
     score: float
     rank: int
 
@@ -183,18 +191,14 @@ class AskPeople(RequestBody):
     exclude_seen: bool = False
 
 
-class EventOfPerson(BaseModel):
-    item: str
-    title: str | None = None
+class EventOfPerson(Item):
     time: str | None
     person: str
     probability: float
     shares: list[float]
 
 
-class LikeOfPerson(BaseModel):
-    item: str
-    title: str | None = None
+class LikeOfPerson(Item):
     events: int = Field(description="Events of this person with the item; at least two.")
     times: float = Field(description="How many times as often as in the training data.")
 
@@ -247,13 +251,8 @@ class AccountsFound(BaseModel):
     total: int
 
 
-class ItemListed(BaseModel):
-    item: str
-    title: str | None = None
-
-
 class ItemsFound(BaseModel):
-    items: list[ItemListed]
+    items: list[Item]
     total: int
 
 

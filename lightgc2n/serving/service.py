@@ -8,7 +8,7 @@ import asyncio
 import gc
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,9 +20,10 @@ from fastapi import Request
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from lightgc2n.data.catalogue import Catalogue
+from lightgc2n.data.title_files import read_titles
 from lightgc2n.errors import LightGC2NError
 from lightgc2n.recommending.bundle_files import CONFIG, PEOPLE, SERVER, SUMS
-from lightgc2n.recommending.bundle_parts import read_titles
 from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.recommending.results import Recommendations
@@ -51,6 +52,7 @@ class ServedBundle:
     checksum: str
     card: str
     titles: dict[str, str]
+    facts: dict[str, dict[str, Any]]  # what responses say of an item besides its id
     device_files: frozenset[str]
 
 
@@ -68,14 +70,26 @@ def load_served(path: Path, titles: Path | None) -> ServedBundle:
     folder = Path(os.path.realpath(path))
     recommender = load_bundle(folder)
     recommender.knows("anybody")
+    named = recommender.titles | (read_titles(titles) if titles else {})
     return ServedBundle(
         folder=folder,
         recommender=recommender,
         checksum=recommender.dataset.checksum[:SHORT],
         card=recommender.source.card,
-        titles=recommender.titles | (read_titles(titles) if titles else {}),
+        titles=named,
+        facts=item_facts(recommender.catalogue, named),
         device_files=frozenset({*recommender.source.config["files"], CONFIG, SUMS}),  # clients may download these
     )
+
+
+def item_facts(catalogue: Catalogue, titles: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Title, categories, year and image of each item, as far as they are known."""
+    facts: dict[str, dict[str, Any]] = {item: {"title": title} for item, title in titles.items()}
+    for item, entry in catalogue.items():
+        known = {"categories": list(entry.categories), "year": entry.year, "image": entry.image}
+        if any(known.values()):
+            facts.setdefault(item, {}).update({name: value for name, value in known.items() if value})
+    return facts
 
 
 def fingerprint(path: Path) -> Fingerprint:

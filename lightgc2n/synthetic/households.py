@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
+from lightgc2n.data.catalogue import Catalogue
 from lightgc2n.data.contexts import Contexts
 from lightgc2n.data.dataset import DATASET, MICROSECONDS, Ints, Longs, write_dataset
 from lightgc2n.data.members import GUEST
@@ -22,6 +23,7 @@ from lightgc2n.errors import SettingError
 from lightgc2n.files.atomic_writes import new_file, new_folder, scratch_folder
 from lightgc2n.progress import step
 from lightgc2n.synthetic.household_devices import DEVICES, draw_devices
+from lightgc2n.synthetic.household_titles import household_catalogue
 from lightgc2n.synthetic.household_viewing import Viewing, watch
 from lightgc2n.synthetic.household_world import DOMAINS, HouseholdConfig, People, World, build_world, draw_people
 
@@ -53,17 +55,22 @@ class Households:
         return [f"h{self.first + home:06d}-{number or GUEST}" for home, number in pairs]
 
 
-def generate(config: HouseholdConfig, seed: int, out: Path, force: bool = False) -> dict[str, Any]:
+def generate(
+    config: HouseholdConfig, seed: int, out: Path, force: bool = False, titles: bool = False
+) -> dict[str, Any]:
     """Write the world of `seed` to `out` and return its name, options and counts.
 
     Args:
         out: a file ending in .csv or .csv.gz becomes an event table, any other name a prepared dataset.
+        titles: keep titles and genres of the items in the dataset.
     """
     if out.suffix.lower() in (".parquet", ".jsonl", ".json", ".tsv", ".zst"):
         raise SettingError(f"--out {out}: a table is written as .csv or .csv.gz, a dataset to a name without a suffix.")
     world = build_world(config, seed)
     is_table = out.name.endswith((".csv", ".csv.gz"))
-    return (_write_table if is_table else _write_folder)(config, seed, world, out, force)
+    if is_table:
+        return _write_table(config, seed, world, out, force)
+    return _write_folder(config, seed, world, out, force, household_catalogue(world) if titles else None)
 
 
 def generate_chunks(config: HouseholdConfig, seed: int, world: World) -> Iterator[Households]:
@@ -128,7 +135,9 @@ def _packed(file: BinaryIO, compress: bool) -> Any:
     return gzip.GzipFile(filename="", mode="wb", compresslevel=4, fileobj=file, mtime=0) if compress else file
 
 
-def _write_folder(config: HouseholdConfig, seed: int, world: World, out: Path, force: bool) -> dict[str, Any]:
+def _write_folder(
+    config: HouseholdConfig, seed: int, world: World, out: Path, force: bool, catalogue: Catalogue | None
+) -> dict[str, Any]:
     with new_folder(out, force, kind=DATASET) as folder, scratch_folder(folder) as scratch:
         lengths, member_names = _spool(generate_chunks(config, seed, world), scratch)
         manifest = write_dataset(
@@ -148,6 +157,7 @@ def _write_folder(config: HouseholdConfig, seed: int, world: World, out: Path, f
             source="generated households",
             options=_options(config, seed),
             notes=[NOTE],
+            catalogue=catalogue,
         )
         keep_tombstones(out, folder)
     return manifest

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +12,16 @@ import torch
 from safetensors.numpy import load_file
 from safetensors.torch import save_file
 
+from lightgc2n.data.dataset import load_dataset
 from lightgc2n.errors import DataError, OutputError, SettingError
 from lightgc2n.export import write_bundle
 from lightgc2n.export.onnx_builder import IR_VERSION, OPSET
 from lightgc2n.export.write_bundle import ExportOptions, export_run
-from lightgc2n.recommending.bundle_files import part_sizes
+from lightgc2n.recommending.bundle_files import part_sizes, read_json, write_manifest
 from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.load_run import load_run as load
 from lightgc2n.recommending.load_run import load_with_split
+from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.checkpoints import BEST, load_checkpoint
 from lightgc2n.training.loop import TrainingConfig
 from lightgc2n.training.run import evaluate_run, train_run
@@ -114,6 +116,32 @@ def test_titles(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has a title for none of the"):
         export_run(run_of("sasrec"), tmp_path / "third", ExportOptions(titles=tmp_path / "other.tsv"))
     assert not (tmp_path / "third").exists()
+
+
+def test_a_bundle_keeps_what_the_dataset_knows_of_items(tmp_path: Path) -> None:
+    generate(HouseholdConfig(accounts=60), 3, tmp_path / "town", titles=True)
+    town = load_dataset(tmp_path / "town")
+    assert town.checksum == load_dataset(data()).checksum
+    run, item = load(run_of("sasrec"), tmp_path / "town"), town.items[0]
+    assert run.titles == town.titles
+    export_run(run_of("sasrec"), tmp_path / "bundle", ExportOptions(), tmp_path / "town")
+    bundle = load_bundle(tmp_path / "bundle")
+    assert bundle.catalogue == {item: town.catalogue[item] for item in town.items}
+    titles = ExportOptions(titles={item: "Mine"})  # in place of the dataset's own
+    export_run(run_of("sasrec"), tmp_path / "other", titles, tmp_path / "town")
+    assert load_bundle(tmp_path / "other").catalogue[item] == replace(town.catalogue[item], title="Mine")
+
+
+@pytest.mark.parametrize(
+    "line", ['{"item": "v1", "image": "javascript:alert(1)"}', '{"item": "v1", "year": true}', "{"]
+)
+def test_a_catalogue_that_export_would_not_write_is_refused(line: str, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    export_run(run_of("sasrec"), bundle, ExportOptions(histories=False, people=False))
+    (bundle / "catalogue.jsonl").write_text(f"{line}\n")
+    write_manifest(bundle, "config.json", read_json(bundle / "config.json"))
+    with pytest.raises(DataError, match=r"catalogue\.jsonl.*again"):
+        load_bundle(bundle)
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 A time is written as a number, as an ISO date, or in a format that the user gives.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import polars as pl
 
 from lightgc2n.config import unknown_name
 from lightgc2n.data.formats.rows import CONTROL_CHARACTERS, FILTER, SHOWN, WHERE, RowFilter
+from lightgc2n.data.title_files import plain_name
 from lightgc2n.errors import DataError, SettingError, option
 
 REQUIRED = ("account", "item")
@@ -91,11 +91,6 @@ def no_column(name: str, names: Sequence[str], where: str, wanted_by: str) -> st
 def _of(role: str) -> str:
     """The option that names the column of a role."""
     return option(f"--{role}-column", f"{role}=")
-
-
-def plain_name(name: str) -> str:
-    """Return the name without case, blanks and punctuation."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def listed(names: Sequence[str]) -> str:

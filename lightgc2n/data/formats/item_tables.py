@@ -7,26 +7,18 @@ from typing import Any
 
 import polars as pl
 
-from lightgc2n.data.catalogue import CatalogueEntry
+from lightgc2n.data.catalogue import IMAGE, CatalogueEntry
 from lightgc2n.data.formats.blocks import Record, plain_suffix, read_blocks
-from lightgc2n.data.formats.columns import listed, plain_name
+from lightgc2n.data.formats.columns import listed
 from lightgc2n.data.formats.file_formats import DELIMITERS, Separated
 from lightgc2n.data.formats.rows import LONGEST_ID, BadRowError, record_text, shown
 from lightgc2n.data.formats.typed_tables import open_frame
+from lightgc2n.data.title_files import ITEM_COLUMNS, plain_name
 from lightgc2n.errors import DataError, option
 
-ITEM_COLUMNS = {
-    "item": "item itemid id movie movieid video videoid program programid content contentid product productid asin "
-    "parentasin sku article articleid track trackid song songid book bookid isbn iid",
-    "title": "title itemtitle movietitle producttitle programtitle name itemname productname",
-    "categories": "categories category genres genre tags",
-    "year": "year releaseyear",
-    "image": "image imageurl imageaddress poster posterurl thumbnail thumbnailurl cover coverurl",
-}
 MOVIES = Separated("::", fixed_names=("item", "title", "genres"))  # 0068646::The Godfather (1972)::Crime|Drama
 CATEGORY_SEPARATORS = ("|", ";", ",")  # the first one that occurs in the column separates
 TITLE_YEAR = re.compile(r"\((\d{4})(?:[-–]\d{0,4})?\)\s*$")
-IMAGE = re.compile(r"(https?://|/)?[^\s:\"'<>\\]+(/[^\s\"'<>\\]*)?", re.ASCII)
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 ITEMS = option("--items", "items")
 Row = Mapping[str, Any]  # column role -> value
