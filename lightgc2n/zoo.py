@@ -45,8 +45,8 @@ class Entry:
     preset: Mapping[str, Any] = field(default_factory=dict)  # settings that differ from the defaults
 
 
-def _simple(model: type[SimpleBaseline], *sees: str, **preset: Any) -> Entry:
-    return Entry(model.settings, model.build, model, frozenset(sees), is_simple=True, preset=preset)
+def _simple(model: type[SimpleBaseline], *sees: str, exports: bool = True, **preset: Any) -> Entry:
+    return Entry(model.settings, model.build, model, frozenset(sees), is_simple=True, exports=exports, preset=preset)
 
 
 def _variant(name: str) -> Entry:
@@ -80,10 +80,10 @@ ZOO: dict[str, Entry] = {
     "recency": _simple(Recency, "tastes"),
     "markov": _simple(Markov, "tastes", "steps"),
     "sequential-rules": _simple(Markov, "tastes", "steps", reach=10),
-    "account-markov": _simple(AccountMarkov, "tastes", "steps"),
+    "account-markov": _simple(AccountMarkov, "tastes", "steps", exports=False),  # it holds the logs of accounts
     "markov-recency": _simple(MarkovRecency, "tastes", "steps"),
     "item-knn": _simple(ItemKnn, "tastes"),
-    "session-knn": _simple(SessionKnn, "tastes"),
+    "session-knn": _simple(SessionKnn, "tastes", exports=False),  # it holds the logs of accounts
     **{name: _variant(name) for name in VARIANTS},
     **{name: _plus(name) for name in PLUS_VARIANTS},
     "lightgcn": Entry(LightGCNConfig, build_lightgcn, restore_lightgcn, frozenset({"tastes"})),

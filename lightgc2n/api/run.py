@@ -199,6 +199,7 @@ def train(
     with api_call(progress):
         from lightgc2n.data.leak_audit import warn_of_leaks
         from lightgc2n.devices import choose_device
+        from lightgc2n.training.loop import was_still_improving
         from lightgc2n.training.run import open_data, train_run
         from lightgc2n.training.runs import RUN_FOLDER, plan_to_train
 
@@ -216,7 +217,9 @@ def train(
             say(f"the data is in a temporary folder: data.save(FOLDER) keeps it for a later load({str(out)!r})")
         owned = OwnedFolder(RUN_FOLDER, "run") if out is None else None
         folder = owned.path if owned is not None else Path(out or "")
-        train_run(plan, folder, device, math.inf if seconds is None else seconds, data=opened)
+        progressed = train_run(plan, folder, device, math.inf if seconds is None else seconds, data=opened)
+        if was_still_improving(progressed):
+            say(f"stopped too early: validation was still improving at the last of {progressed.epochs} epochs")
         return Run(folder, data, device=device, owned=owned, progress=progress)
 
 

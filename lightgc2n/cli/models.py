@@ -31,5 +31,7 @@ def models(
     ]
     print_results([plain_table("models", ("model", "made by", "exports", "what it does"), rows, text_columns=4)])
     typer.echo("counted: a simple baseline, which counts events and needs no epochs.")
-    typer.echo("exports: a run can become a bundle and be served.")
+    typer.echo(
+        "exports: a run can become a bundle and be served; account-markov and session-knn hold the logs of accounts."
+    )
     typer.echo("Compare models with: lightgc2n compare DIR --models simple,lightgc2n-plus")

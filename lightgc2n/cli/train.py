@@ -108,13 +108,16 @@ def _train_run(run: "RunPlan", out: Path, device: str, seconds: float, json: boo
     from dataclasses import asdict
 
     from lightgc2n.data.leak_audit import warn_of_leaks
-    from lightgc2n.training.loop import BUDGET
+    from lightgc2n.training.loop import COUNTED, was_still_improving
     from lightgc2n.training.run import open_data, train_run
 
     data = open_data(run)
     warn_of_leaks(*data)
     most = run.training.epochs
-    say(f"training {run.model} on {device}, at most {most} epochs")
+    from lightgc2n.zoo import entry_of
+
+    simple = entry_of(run.model).is_simple
+    say(f"counting {run.model}" if simple else f"training {run.model} on {device}, at most {most} epochs")
     progress = train_run(run, out, device, seconds, data=data)
     if json:
         print_json({"out": str(out), **asdict(progress)})
@@ -122,13 +125,17 @@ def _train_run(run: "RunPlan", out: Path, device: str, seconds: float, json: boo
     if not progress.ended_by:
         typer.echo(f"paused after {progress.epochs} epochs; rerun the command to resume")
         return
+    if progress.ended_by == COUNTED:
+        typer.echo(f"counted; validation MRR@20 {100 * max(progress.best_value, 0.0):.2f} %")
+        typer.echo(f"written to {out}; test it with: lightgc2n evaluate {out}")
+        return
     if not run.split.validation:
         typer.echo(f"trained for {progress.epochs} epochs on all but the test targets; no checkpoint was selected")
         typer.echo(f"written to {out}; test it with: lightgc2n evaluate {out}")
         return
     when = f"after epoch {progress.best_epoch + 1}" if progress.best_epoch >= 0 else "before training, and not improved"
     typer.echo(f"best validation MRR@20 {100 * progress.best_value:.2f} % {when}; ended by {progress.ended_by}")
-    if progress.ended_by == BUDGET and progress.best_epoch == progress.epochs - 1:
+    if was_still_improving(progress):
         typer.echo(
             f"Stopped too early: validation was still improving at the last of {most} epochs. Rerun the command with "
             f"--epochs {max(10 * most, 20)} to resume; training ends by itself when validation no longer improves."

@@ -48,6 +48,10 @@ def comparison_notes(result: dict[str, Any]) -> Iterator[str]:
     )
     if any(facts.get("ended_by") == "budget" for facts in result["models"].values()):
         yield BUDGET_NOTE
+    for name, facts in result["models"].items():
+        if facts.get("ended_by") == "budget" and facts["best_epoch"] == facts["epochs"] - 1:
+            last = f"the last of {facts['epochs']} epochs"
+            yield f"{name} was stopped too early: validation was still improving at {last}."
     yield from (f"left out: {reason}" for reason in result.get("left_out", {}).values())
     yield from result["notes"]
 

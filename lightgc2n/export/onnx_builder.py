@@ -306,7 +306,8 @@ class ModelOutputs:
 
     scores: Value
     users: LatentUsers | None
-    table: str  # the name of the item vectors in the weights
+    table: str  # the name of the item vectors in the weights; empty where there are none
+    exact: bool = False  # scores are float64, and items are ranked by them
 
 
 @dataclass(frozen=True)
@@ -337,10 +338,14 @@ def add_outputs(graph: Graph, items: int, answer: ModelOutputs) -> None:
     """Add TopK to the scores of a model, and name the outputs."""
     handicap, k = graph.input(HANDICAP, FLOAT, ["H", items]), graph.input(K, INT64, [1])
     # ONNX defines TopK so that of equal scores the lower index comes first.
-    best_scores, best_items = graph.add_many("TopK", 2, answer.scores + handicap, k, axis=1)
+    ranked = answer.scores + (handicap.cast(onnx.TensorProto.DOUBLE) if answer.exact else handicap)
+    best_scores, best_items = graph.add_many("TopK", 2, ranked, k, axis=1)
+    scores = answer.scores
+    if answer.exact:
+        best_scores, scores = best_scores.cast(FLOAT), scores.cast(FLOAT)
     graph.output(BEST_SCORES, best_scores, FLOAT, ["B", "K"])
     graph.output(BEST_ITEMS, best_items, INT64, ["B", "K"])
-    graph.output(SCORES, answer.scores, FLOAT, ["B", items])
+    graph.output(SCORES, scores, FLOAT, ["B", items])
     if answer.users is not None:
         graph.output(OWNERSHIP, answer.users.ownership, FLOAT, ["B", "A", "T"])
         graph.output(WEIGHTS, answer.users.weights, FLOAT, ["B", "A"])

@@ -12,7 +12,9 @@ import torch
 from safetensors.numpy import save
 
 from lightgc2n import __version__
+from lightgc2n.baselines.neighbours import ItemKnn
 from lightgc2n.baselines.sasrec import SASRec
+from lightgc2n.baselines.simple import SimpleBaseline
 from lightgc2n.data.catalogue import Catalogue, CatalogueEntry, format_catalogue
 from lightgc2n.data.dataset import stored_checksum
 from lightgc2n.data.splits import Split
@@ -23,6 +25,8 @@ from lightgc2n.export.lightgc2n_graph import write_lightgc2n
 from lightgc2n.export.onnx_builder import HISTORY, INT64, OPSET, Array, Graph, ModelOutputs, Tables, add_outputs
 from lightgc2n.export.plus_graph import write_plus
 from lightgc2n.export.sasrec_graph import write_sasrec
+from lightgc2n.export.simple_graph import SCORES as SIMPLE_GRAPHS
+from lightgc2n.export.simple_graph import write_simple
 from lightgc2n.files.atomic_writes import new_folder, refuse_existing
 from lightgc2n.metrics.ranking import gains
 from lightgc2n.metrics.ranks import ranks_in_domains
@@ -48,6 +52,7 @@ from lightgc2n.recommending.bundle_parts import POPULARITY
 from lightgc2n.recommending.load_run import TorchScorer, load_with_split
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.training.runs import RunPlan, plan_of, versions
+from lightgc2n.zoo import ZOO
 
 CUTOFFS = (5, 20)
 
@@ -83,6 +88,8 @@ def write_bundle(
     config = _config(recommender, model, split, plan, options, answer) | {"people": finder is not None}
     if isinstance(model, LightGC2NPlus) and model.blend.is_fitted:
         config["blend"] = True
+    if isinstance(model, ItemKnn):
+        config["pairs_per_event"] = model.config.neighbours
     with new_folder(out, force, kind=BUNDLE) as new:
         _write_ids(new / ITEMS, recommender.dataset.items)
         write_catalogue(new, catalogue)
@@ -139,9 +146,9 @@ def _exportable_model(recommender: Recommender) -> Model:
     assert isinstance(recommender.scorer, TorchScorer), "a bundle is written from a run"
     model = recommender.scorer.model
     if type(model) not in WRITERS:
-        raise SettingError(
-            f"{recommender.name} cannot be exported: lightgc2n, lightgc2n-plus, their ablations and sasrec can."
-        )
+        kind = "it holds the logs of accounts" if isinstance(model, SimpleBaseline) else "it has no graph for bundles"
+        able = ", ".join(name for name, entry in ZOO.items() if entry.exports and "-wo-" not in name)
+        raise SettingError(f"{recommender.name} cannot be exported: {kind}. These can: {able}.")
     for name, tensor in model.state_dict().items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise DataError(f"{recommender.name}: {name} is not finite. Train with a lower learning rate.")
@@ -319,4 +326,5 @@ WRITERS: dict[type, Callable[..., ModelOutputs]] = {
     LightGC2N: write_lightgc2n,
     LightGC2NPlus: write_plus,
     SASRec: write_sasrec,
+    **dict.fromkeys(SIMPLE_GRAPHS, write_simple),
 }

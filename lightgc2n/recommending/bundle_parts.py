@@ -14,7 +14,7 @@ from safetensors import safe_open
 
 from lightgc2n.data.catalogue import IMAGE, Catalogue, CatalogueEntry, parse_catalogue
 from lightgc2n.data.dataset import Dataset, Domain, Ints, Longs
-from lightgc2n.errors import DataError, LightGC2NError
+from lightgc2n.errors import DataError, LightGC2NError, SettingError
 from lightgc2n.recommending import bundle_schema as schema
 from lightgc2n.recommending.bundle_files import (
     ACCOUNTS,
@@ -34,7 +34,7 @@ from lightgc2n.recommending.bundle_schema import HISTORY_TABLES, VECTOR_TABLES, 
 from lightgc2n.recommending.schema_checks import EXPORT_AGAIN, FLOATS, Table, is_utf8, need
 
 POPULARITY = "popularity"
-PAIRS, TRENDS = ("followers", "newer_followers", "neighbours"), "trends.items"
+PAIRS, TRENDS = ("followers", "newer_followers", "neighbours", "counted"), "trends.items"
 NUMBERS_AT_ONCE = 2**18  # that are read to check them
 BITS = {"U8": 8, "U16": 16, "U32": 32}
 SMALLEST_NORM = 1e-12
@@ -80,11 +80,11 @@ def check_weights(files: BundleFiles) -> None:
         "the table of item vectors",
         vectors,
     )
-    declared = schema.WEIGHT_TABLES | {vectors: schema.ITEM_TABLE}
+    declared = schema.WEIGHT_TABLES | ({vectors: schema.ITEM_TABLE} if vectors else {})
     lengths = {"items": items, "items + 1": items + 1, "items / 8": -(-items // 8)}
     with _open(files, WEIGHTS) as file:
         names = set(file.keys())
-        for name in (POPULARITY, vectors):
+        for name in filter(None, (POPULARITY, vectors)):
             need(name in names, f"{path}: {name}", "a table", "nothing")
         for name in sorted(names):
             table = declared.get(name, schema.WEIGHT)
@@ -182,6 +182,8 @@ class ItemVectors:
     @cached_property
     def unit(self) -> npt.NDArray[np.float32]:
         """A vector of length one for each item; zeros where nothing was learned."""
+        if not self.name:
+            raise SettingError("this model has no item vectors, so it cannot list similar items.")
         vectors = self._file.get_tensor(self.name)
         if vectors.dtype == np.uint8:  # the scale of a row does not change its direction
             vectors = vectors.astype(np.float32) - np.float32(MIDDLE)

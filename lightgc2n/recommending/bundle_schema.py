@@ -36,13 +36,13 @@ CONFIG_FIELDS = Fields(
         "model": Text(),
         "items": ITEM_COUNT,
         "latent_users": Whole(0, 10_000),
-        "item_table": Text(),
+        "item_table": Text(shortest=0),
         "account_width": Whole(0, 2**20),
         "data": Fields({"name": Text(shortest=0), "domains": ListOf(DOMAIN, at_least=1)}, {}),
     },
     {
         **{"settings": Shown(), "metrics": Shown(), "split": Shown(), "versions": Shown()},
-        **{"int8": Flag(), "people": Flag(), "blend": Flag()},
+        **{"int8": Flag(), "people": Flag(), "blend": Flag(), "pairs_per_event": Whole(1, 2**20)},
     },
 )
 SERVER_FIELDS = Fields({"device": Text(64, 64), "accounts": Whole(0, MOST_ITEMS)}, {})
@@ -75,7 +75,7 @@ def _pair_tables(name: str, pairs: str, codes: str) -> dict[str, "Table"]:
     return {
         f"{name}.kept": Table(("U8", "I32"), ("items + 1",), low=0, high=MOST_ITEMS),
         f"{name}.columns": Table(("U16", "I32"), (pairs,), low=0, high=MOST_ITEMS),
-        f"{name}.counts": Table(("F32",), (pairs,), low=0),
+        f"{name}.counts": Table(("F32", "F64"), (pairs,), low=0),
         f"{name}.lower": Table(("U8", "U16", "U32"), (pairs,), low=0, high=2**32),
         f"{name}.bytes": Table(BYTES, (pairs,), low=0, high=255),
         f"{name}.values": Table(("F32",), (codes,), low=0),
@@ -92,6 +92,7 @@ WEIGHT_TABLES = {
     # Of a blend: followers up to a later time than training, neighbours, and what was frequent lately.
     **_pair_tables("newer_followers", "newer pairs", "newer codes"),
     **_pair_tables("neighbours", "neighbour pairs", "neighbour codes"),
+    **_pair_tables("counted", "counted pairs", "counted codes"),  # of a simple baseline
     "followers.leaving": Table((*COUNTS, "F16", "F32"), ("items",), low=0, high=MOST_EVENTS),
     "newer_followers.leaving": Table((*COUNTS, "F16", "F32"), ("items",), low=0, high=MOST_EVENTS),
     "neighbours.top": Table(("F16", "F32"), ("items",), low=0, high=1),

@@ -51,7 +51,8 @@ class OnnxScorer:
 
     def top_items(self, batches: Sequence[QueryBatch]) -> Iterator[TopItems]:
         rows = (row for batch in batches for row in _rows(batch))
-        yield from map(self._top_items, _tiles(rows, len(self._everything)))
+        width = int(self.device.config.get("pairs_per_event", 1))
+        yield from map(self._top_items, _tiles(rows, len(self._everything), width))
 
     def scores(self, batch: QueryBatch) -> Floats:
         rows, scores = list(_rows(batch)), self.unfiltered_scores([batch])
@@ -214,12 +215,16 @@ def _extended(values: Floats, items: Longs, more_values: Floats, more_items: Lon
     return np.append(values[:count], more_values)[:size], np.append(items[:count], more_items)[:size]
 
 
-def _tiles(rows: Iterable[Row], items: int) -> Iterator[list[Row]]:
-    """The rows of each graph run, few enough that its scores and its padded histories stay small."""
+def _tiles(rows: Iterable[Row], items: int, width: int = 1) -> Iterator[list[Row]]:
+    """The rows of each graph run, few enough that its scores and its padded histories stay small.
+
+    Args:
+        width: numbers that the graph looks up for each event.
+    """
     most, tile, widest = max(1, MOST_SCORES // max(items, 1)), list[Row](), 1
     for row in rows:
         widest = max(widest, len(row.events))
-        if tile and (len(tile) == most or (len(tile) + 1) * widest > MOST_CELLS):
+        if tile and (len(tile) == most or (len(tile) + 1) * widest * width > MOST_CELLS):
             yield tile
             tile, widest = [], max(1, len(row.events))
         tile.append(row)

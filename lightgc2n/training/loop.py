@@ -37,6 +37,7 @@ from lightgc2n.training.checkpoints import (
 from lightgc2n.training.cuda_graph import WARM_UP, CapturedStep
 
 BUDGET = "budget"  # Progress.ended_by of a run that has trained all its epochs
+COUNTED = "counted"  # of a simple baseline, which has no epochs
 FORGET = "forget"  # of a run that `forget` changed before its training ended: its optimizer's state was removed
 FEWEST_STEPS = 500  # shorter runs get no estimate
 MOST_MEASURED, SECONDS_MEASURED = 20, 1.0
@@ -235,6 +236,11 @@ def resume_from(folder: Path) -> Path:
 def _path(folder: Path | None, name: str) -> Path:
     assert folder is not None
     return folder / name
+
+
+def was_still_improving(progress: Progress) -> bool:
+    """Whether a run ended by its most epochs while validation still improved: it was stopped too early."""
+    return progress.ended_by == BUDGET and progress.best_epoch == progress.epochs - 1
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from lightgc2n.metrics.ranking import SELECTION_CUTOFF, Floats, reciprocal_rank
 from lightgc2n.metrics.ranks import Scorer, batches_in_domains, ranks_in_domains
 from lightgc2n.models.contract import Model, Origin
 from lightgc2n.progress import say
-from lightgc2n.training.checkpoints import BEST, Progress, load_checkpoint, save_checkpoint, warm_start
-from lightgc2n.training.loop import TrainingConfig, estimate, resume_from, train
+from lightgc2n.training.checkpoints import BEST, LAST, Progress, load_checkpoint, save_checkpoint, warm_start
+from lightgc2n.training.loop import COUNTED, TrainingConfig, estimate, resume_from, train
 from lightgc2n.training.runs import (
     TESTED,
     RunPlan,
@@ -90,10 +90,12 @@ def train_run(
     """
     started = time.monotonic()
     dataset, split = data or open_data(plan)
-    evaluate = validation(split, device)
+    evaluate = None if zoo.entry_of(plan.model).is_simple else validation(split, device)
     start_run(folder, plan, dataset)
     with sole_trainer(folder):
         model = new_model(plan.model, split, plan.settings, plan.training.seed)
+        if zoo.entry_of(plan.model).is_simple:
+            return _count(folder, model, split, device, started)
         checkpoint = resume_from(folder)
         if checkpoint.name == BEST:
             say(f"{folder}: training has ended, and accounts were removed since; the weights stay as they are")
@@ -105,6 +107,20 @@ def train_run(
         progress = train(model, split, plan.training, evaluate, folder, device, left, epochs_before(folder), stop_after)
         finish_run(folder, model, split, progress, device)
         return progress
+
+
+def _count(folder: Path, model: Model, split: Split, device: str, started: float) -> Progress:
+    """Store a simple baseline, which has counted all that it needs, in its run; one that is there stays."""
+    if (folder / BEST).is_file():
+        return load_checkpoint(folder / BEST)[2]
+    progress = Progress(ended_by=COUNTED)
+    if len(split.validation):
+        mrr = validation(split, device)
+        progress.best_value = mrr(model.to(device).eval()) if mrr is not None else -1.0
+    progress.seconds = time.monotonic() - started
+    for name in (BEST, LAST):
+        save_checkpoint(folder / name, model, None, progress)
+    return progress
 
 
 def finish_run(folder: Path, model: Model, split: Split, progress: Progress, device: str) -> None:
@@ -223,17 +239,21 @@ def evaluate_run(
     scorers: dict[str, Scorer] = {name: model}
     if fold_in:
         scorers |= {f"{name}, folded in": _FoldedIn(model, False), f"{name}, history alone": _FoldedIn(model, True)}
-    shared = {
-        "settings": plan.settings,
-        "fitted": model.fitted(),
-        "parameters": sum(tensor.numel() for tensor in model.parameters()),
-        "stored_numbers": model.stored_numbers,
+    is_simple = progress.ended_by == COUNTED
+    training = {
         "epochs": progress.epochs,
         "best_epoch": progress.best_epoch,
         "ended_by": progress.ended_by,
         "training_seconds": round(progress.seconds, 1),
         "validation": progress.best_value if plan.split.validation else None,
         "peak_memory_mb": round(progress.peak_bytes / 1e6, 1),
+    }
+    shared = {
+        "settings": plan.settings,
+        "fitted": model.fitted(),
+        "parameters": sum(tensor.numel() for tensor in model.parameters()),
+        "stored_numbers": sum(one.numel() for one in model.buffers()) if is_simple else model.stored_numbers,
+        **({} if is_simple else training),
     }
     ranks, facts, learned = {}, {}, ready_for_test(model, split)
     for title, scorer in scorers.items():

@@ -134,8 +134,8 @@ def plan_to_train(data: Path, model: str | None = None, from_run: Path | None = 
     base = plan_of(from_run) if from_run is not None else RunPlan(data, model or DEFAULT_MODEL)
     if model is not None and model != base.model:
         raise SettingError(f"{from_run}: a run of {base.model}. Its weights cannot start {model}.")
-    if zoo.entry_of(base.model).is_simple:
-        raise SettingError(f"{base.model} is a simple baseline: it needs no training. Use {COMPARE}.")
+    if from_run is not None and zoo.entry_of(base.model).is_simple:
+        raise SettingError(f"{base.model} is a simple baseline: it has no weights. Count it anew, without {FROM}.")
     return replace(base, data=data, from_run=from_run)
 
 

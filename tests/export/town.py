@@ -14,6 +14,7 @@ from lightgc2n.training.run import train_run
 from lightgc2n.training.runs import RunPlan
 
 EXPORTED = ("lightgc2n", "lightgc2n-plus", "sasrec")
+COUNTED = ("popularity", "trending", "recency", "markov", "sequential-rules", "markov-recency", "item-knn")
 BY_TIME = "lightgc2n-plus@time"  # split by time: its counts are of newer events than those it was trained on
 SETTINGS = {"sasrec": {"width": 16, "max_length": 12}, "lightgc2n-plus": {"width": 16, "max_length": 30}}
 
