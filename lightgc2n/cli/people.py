@@ -156,11 +156,12 @@ def _events_table(events: "Sequence[PersonEvent]", named: Named) -> Table:
 def _people_table(people: "Sequence[Person]", named: Named) -> Table:
     table = Table(title="What is typical of each person", title_justify="left", show_lines=True)
     timed = any(person.active for person in people)
-    for heading in ("person", "events", "more often than everybody") + (("active",) if timed else ()):
+    for heading in ("person", "events", "in words", "typical items") + (("active",) if timed else ()):
         table.add_column(heading, justify="right" if heading == "events" else "left")
     for person in people:
-        likes = "\n".join(f"{escape(named(like.item_id))} ({like.times:,.0f} times)" for like in person.likes)
-        row = [_badge(person.name), f"{person.events:,} ({100 * person.share:.0f} %)", likes or "-"]
+        likes = "\n".join(f"{escape(named(like.item_id))}, {like.events:,} events" for like in person.likes)
+        count = f"{person.events:,} ({100 * person.share:.0f} %)"
+        row = [_badge(person.name), count, escape(person.description), likes or "-"]
         table.add_row(*row, *([_when(person.active)] if person.active else []))
     return table
 

@@ -162,7 +162,6 @@ CASES = {
     "a file": Case(lambda folder: train(out=Path(__file__))(folder), "is a file. Choose another --out."),
     "another run": Case(another_run(settings={"width": 16}), "Choose another --out, or the same settings."),
     "another start": Case(another_start, "(--from differs). Choose another --out."),
-    "a simple baseline": Case(train(model="markov", settings={}), "it needs no training. Use lightgc2n compare."),
     "times": Case(lambda _: lg.compare(_timeless(), protocol="time", **QUIET), "Use --protocol last."),
     "windows": Case(windows(), "Use --protocol windows, or import the whole logs."),
     "targets of each domain": Case(two_domains, "--target-in-input: not possible with one target for each domain"),

@@ -101,10 +101,26 @@ def test_what_is_typed_beats_a_file(data: Path, tmp_path: Path) -> None:
     assert found["settings"]["dropout"] == 0.3
 
 
+def test_a_simple_baseline_is_a_run_too(data: Path, tmp_path: Path) -> None:
+    words = ("train", data, "--model", "markov-recency", "--out", tmp_path / "run")
+    done, again = run(*words), run(*words)
+    assert (done.returncode, again.returncode) == (0, 0), done.stderr + again.stderr
+    assert "counted; validation MRR@20" in done.stdout
+    assert again.stdout == done.stdout
+    split = ("markov-recency", "--json")
+    compared = json.loads(run("compare", data, "--models", *split).stdout)["models"]["markov-recency"]
+    tested = json.loads(run("evaluate", tmp_path / "run", "--json").stdout)["models"]["markov-recency"]
+    different = ("seconds", "peak_memory_mb")
+    assert {key: tested[key] for key in tested if key not in different} == {
+        key: compared[key] for key in compared if key not in different
+    }
+    warm = run("train", data, "--from", tmp_path / "run", "--out", tmp_path / "warm")
+    assert "it has no weights" in warm.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--model", "markov"], "markov is a simple baseline: it needs no training"),
         (["--model", "lightgc2m"], "Did you mean 'lightgc2n'?"),
         (["--set", "training.epoch=2"], "Did you mean 'epochs'?"),
         (["--set", "lightgc2n.latent_users=0"], "latent_users must be at least 1"),
