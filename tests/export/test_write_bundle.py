@@ -166,7 +166,7 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     train_run(RunPlan(data(), "gmf", settings={"width": 4}, training=few), tmp_path / "gmf")
     with pytest.raises(
         SettingError,
-        match="gmf cannot be exported: it has no graph for bundles. These can: .*markov-recency, .*lightgc2n-plus",
+        match=r"gmf cannot be exported: it has no graph for bundles\. These can: .*markov-recency, .*lightgc2n-plus",
     ):
         export_run(tmp_path / "gmf", tmp_path / "bundle", ExportOptions())
     broken = load(run_of("sasrec"))
