@@ -3,6 +3,7 @@
 A time is written as a number, as an ISO date, or in a format that the user gives.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
