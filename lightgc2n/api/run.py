@@ -133,6 +133,33 @@ class Run(Recommending):
             export_run(self.folder, Path(out), options, self.data.folder, force)
             return Path(out)
 
+    def refresh(self, data: Dataset | str | Path, *, out: str | Path | None = None, force: bool = False) -> "Run":
+        """Return this run with its counts brought up to the newest event of `data`, without training.
+
+        Followers, neighbours and trends are counted over all events of `data`; learned weights do not change. New
+        accounts and items can be asked about at once. This run stays as it is.
+
+        Args:
+            data: a dataset, or the path of a log or a prepared dataset, with the newer events.
+            out: the folder of the refreshed run; without it a temporary one, which is removed with the new `Run`.
+            force: replace an existing run.
+
+        Raises:
+            SettingError: the model has no counted sources.
+
+        Example:
+            >>> run.refresh("log-of-today.csv").recommend("user42", k=10)
+        """
+        with api_call(self._progress):
+            from lightgc2n.training.refresh_run import refresh_run
+            from lightgc2n.training.runs import RUN_FOLDER
+
+            newer = as_dataset(data)
+            owned = OwnedFolder(RUN_FOLDER, "run") if out is None else None
+            folder = owned.path if owned is not None else Path(out or "")
+            refresh_run(self.folder, newer.folder, folder, force)
+            return Run(folder, newer, device=self.device, owned=owned, progress=self._progress)
+
     def save(self, out: str | Path, *, force: bool = False) -> "Run":
         """Copy the run to the folder `out`, and use it from there. Save its data too, with `run.data.save`.
 

@@ -17,6 +17,7 @@ from lightgc2n.cli.import_ import import_log
 from lightgc2n.cli.models import models
 from lightgc2n.cli.people import people
 from lightgc2n.cli.recommend import recommend
+from lightgc2n.cli.refresh import refresh
 from lightgc2n.cli.serve import serve
 from lightgc2n.cli.simulate import simulate
 from lightgc2n.cli.store import store
@@ -39,6 +40,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "recommend": recommend,
     "people": people,
     "identify": identify,
+    "refresh": refresh,
     "export": export,
     "serve": serve,
     "store": store,
@@ -51,7 +53,7 @@ GROUPS = {
     "Data": ("generate", "import", "simulate", "describe", "audit"),
     "Models": ("models", "compare", "train", "tune", "evaluate", "recommend"),
     "People": ("people", "identify"),
-    "Deployment": ("export", "serve", "store", "forget"),
+    "Deployment": ("refresh", "export", "serve", "store", "forget"),
     "Research": ("experiment", "report"),
     "Installation": ("doctor",),
 }

@@ -52,6 +52,15 @@ def split_dataset(dataset: Dataset, config: SplitConfig) -> Split:
     return _with_target_in_input(split) if config.target_in_input else split
 
 
+def all_events(dataset: Dataset, config: SplitConfig) -> Training:
+    """Return every event of the dataset, for counts that are used after any split."""
+    owner, start, stop = np.asarray(dataset.sequence_accounts), dataset.offsets[:-1], dataset.offsets[1:]
+    if dataset.kind == "logs" and dataset.times is not None:
+        logs = _join_fragments(owner, start, stop)
+        owner, start, stop = logs.account, logs.start, logs.stop
+    return training_part(dataset, config, owner, start, stop)[0]
+
+
 def _asks_each_domain(dataset: Dataset, config: SplitConfig) -> bool:
     apart = dataset.targets is not None
     if apart and config.ask == "next":

@@ -78,9 +78,9 @@ def export_run(
 
 
 def write_bundle(
-    recommender: Recommender, split: Split, plan: RunPlan, out: Path, options: ExportOptions, force: bool = False
+    recommender: Recommender, split: Split | None, plan: RunPlan, out: Path, options: ExportOptions, force: bool = False
 ) -> dict[str, Any]:
-    """Write the bundle of a recommender whose run has this plan."""
+    """Write the bundle of a recommender whose run has this plan; without a split it is not measured."""
     model = _exportable_model(recommender)
     catalogue = _catalogue(options.titles, recommender)
     graph, answer = write_graph(model, len(recommender.dataset.items), options.int8)
@@ -164,7 +164,12 @@ def _finder(recommender: Recommender) -> PeopleFinder | None:
 
 
 def _config(
-    recommender: Recommender, model: Any, split: Split, plan: RunPlan, options: ExportOptions, answer: ModelOutputs
+    recommender: Recommender,
+    model: Any,
+    split: Split | None,
+    plan: RunPlan,
+    options: ExportOptions,
+    answer: ModelOutputs,
 ) -> dict[str, Any]:
     dataset = recommender.dataset
     latent = model.config.latent_users if answer.users is not None else 0
@@ -188,7 +193,7 @@ def _config(
             "domains": [asdict(domain) for domain in dataset.domains],
         },
         "split": asdict(plan.split),
-        "metrics": _measured(recommender, model, split),
+        "metrics": _measured(recommender, model, split) if split is not None else {},
         "versions": {**versions(), "onnx": onnx.__version__, "opset": OPSET},
     }
 
@@ -317,6 +322,8 @@ def _shown(value: Any) -> str:
 
 
 def _metrics(metrics: Mapping[str, Any]) -> list[str]:
+    if not metrics:
+        return ["Not measured: the counts of this refreshed run include all events, so no test target was left."]
     lines = [f"Of {metrics['targets']:,} test targets, ranked among all items of their domain, seen ones included:", ""]
     lines += ["| metric | % |", "|---|---|"]
     return lines + [f"| {name} | {100 * value:.2f} |" for name, value in metrics["values"].items()]

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lightgc2n.data.batches import Batch, LabelledBatch, TrainingBatch
-from lightgc2n.data.dataset import Domain
+from lightgc2n.data.dataset import Domain, Longs
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
 
@@ -100,6 +100,14 @@ class Model(nn.Module):
         Only protocols with such events call it. Learned weights do not change.
         """
         return False
+
+    def renumber_items(self, place: Longs) -> dict[str, Tensor] | None:
+        """The saved tensors for a newer catalogue, so that `refresh` can count its events; None without counts.
+
+        Args:
+            place: the present number of each item of that catalogue; -1 for a new item.
+        """
+        return None
 
     def calibrate(self, validation: Callable[[], Iterator[LabelledBatch]]) -> None:
         """Select on validation events the values that training does not learn."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lightgc2n.data.batches import Batch, make_batch, query_batches
 from lightgc2n.data.dataset import MANIFEST, Dataset, Domain, Longs, load_dataset, verify_dataset
-from lightgc2n.data.splits import Queries, Split, SplitConfig, Training, ranges, split_dataset
+from lightgc2n.data.splits import Queries, Split, SplitConfig, Training, all_events, ranges, split_dataset
 from lightgc2n.errors import DATA, DataError, OutputError, SettingError, option
 from lightgc2n.files.writer_lock import recover
 from lightgc2n.metrics.ranks import refuse_not_finite, rows_per_tile
@@ -30,8 +30,8 @@ from lightgc2n.progress import say
 from lightgc2n.recommending.histories import Histories, Source
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.recommending.scorer import Flags, Floats, ListOptions, QueryBatch, Scores, TopItems
+from lightgc2n.training.runs import is_refreshed, plan_of, read_run
 from lightgc2n.training.runs import load_run as load_model
-from lightgc2n.training.runs import plan_of, read_run
 
 FINDER_FOLDER = "people"
 SEED = 0
@@ -58,8 +58,10 @@ def load_run(path: str | Path, data: str | Path | None = None, device: str = "cp
     return load_with_split(path, data, device)[0]
 
 
-def load_with_split(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> tuple[Recommender, Split]:
-    """The recommender and the run's split, for callers that also evaluate the model."""
+def load_with_split(
+    path: str | Path, data: str | Path | None = None, device: str = "cpu"
+) -> tuple[Recommender, Split | None]:
+    """The recommender and the run's split, for callers that also evaluate the model; None for a refreshed run."""
     run = Path(path)
     plan, checksum = plan_of(run), read_run(run)["data"]["checksum"]
     folder = Path(data) if data is not None else plan.data
@@ -75,7 +77,12 @@ def load_with_split(path: str | Path, data: str | Path | None = None, device: st
     if plan.domain:
         dataset = dataset.only(plan.domain)
     name, model, _ = load_model(run)
-    split, place = split_dataset(dataset, plan.split), finder_place(run, checksum, plan.domain, plan.split)
+    place = finder_place(run, checksum, plan.domain, plan.split)
+    if is_refreshed(run):
+        every = all_events(dataset, plan.split)
+        model.to(device).refresh(every)
+        return run_recommender(name, model, dataset, every, device, place), None
+    split = split_dataset(dataset, plan.split)
     known = counted_up_to_now(model.to(device), split)
     return run_recommender(name, model, dataset, split.train, device, place, known), split
 

@@ -204,7 +204,7 @@ def write_vocabularies(run: Path, dataset: Dataset) -> None:
 def warm_start(model: Model, dataset: Dataset, run: Path) -> None:
     """Copy the best weights of a run into a new model; graphs and counts stay those of the new data."""
     learned = load_checkpoint(run / BEST)[0]
-    places = {kind: _places(run, kind, getattr(dataset, kind)) for kind in VOCABULARIES}
+    places = {kind: places_in_run(run, kind, getattr(dataset, kind)) for kind in VOCABULARIES}
     if bool((places["items"] < 0).all()):
         raise DataError(f"{run}: has no item in common with {dataset.name}. Train without a warm start.")
     tensors, kinds = (
@@ -221,7 +221,7 @@ def warm_start(model: Model, dataset: Dataset, run: Path) -> None:
         own.copy_(_remapped(learned[name], own, places[kind]) if by_rows else learned[name])
 
 
-def _places(run: Path, kind: str, wanted: Sequence[str]) -> Longs:
+def places_in_run(run: Path, kind: str, wanted: Sequence[str]) -> Longs:
     """The row of each id in the run; -1 for a new id."""
     path = run / f"{kind}.txt"
     if not path.is_file():

@@ -30,8 +30,10 @@ from lightgc2n.training.runs import (
     TESTED,
     RunPlan,
     epochs_before,
+    is_refreshed,
     load_run,
     plan_of,
+    read_run,
     refuse_other_data,
     sole_trainer,
     start_run,
@@ -232,6 +234,11 @@ def evaluate_run(
         data: the run's dataset and split, if they are loaded already.
     """
     plan = plan_of(folder)
+    if is_refreshed(folder):
+        raise DataError(
+            f"{folder}: its counts include all events of its data, so no test target is left. "
+            f"Evaluate the run that it was made from: {(read_run(folder)['from'] or {}).get('run')}."
+        )
     dataset, split = data or open_data(plan if moved_to is None else replace(plan, data=moved_to))
     refuse_other_data(folder, dataset)
     name, model, progress = load_run(folder)

@@ -1,6 +1,7 @@
 """The folder of a run: what was trained, on which data, and its progress.
 
-run.json            model, settings, split, training, seed, data and its checksum, versions, git commit, --from
+run.json            model, settings, split, training, seed, data and its checksum, versions, git commit, --from;
+                    of a refreshed run also how many events it counts
 accounts.txt        the ids of all accounts (items.txt: of all items), in the order of the rows of the weights
 metrics.jsonl       one line per epoch
 tensorboard/        the same for TensorBoard, if it is installed
@@ -49,6 +50,7 @@ from lightgc2n.training.checkpoints import (
 from lightgc2n.training.loop import TrainingConfig
 
 RUN, TESTED = "run.json", "results.json"
+REFRESHED = "refreshed"  # in run.json of a run whose counts are of all events of its data
 DEFAULT_MODEL = "lightgc2n-plus"
 COMPARE = option("lightgc2n compare", "lightgc2n.compare")
 FROM = option("--from", "from_run=")
@@ -208,6 +210,8 @@ def refuse_another_run(folder: Path, plan: RunPlan, dataset: Dataset) -> None:
     """Raise an error when the run in `folder` is not the planned one."""
     # plan_of fills in the defaults of settings that were added after the run was written
     description, present = read_run(folder), plan_of(folder).parts()
+    if REFRESHED in description:
+        raise OutputError(f"{folder} holds a refreshed run, which is not trained further. Choose another {OUT}.")
     for part, wanted in plan.parts().items():
         if present[part] != wanted:
             raise OutputError(
@@ -325,6 +329,11 @@ def _origin(run: Path) -> dict[str, Any]:
     description = read_run(run)
     epochs = epochs_before(run) + load_checkpoint(run / BEST)[2].epochs
     return {"run": str(run.resolve()), "data": description["data"], "epochs": epochs}
+
+
+def is_refreshed(folder: Path) -> bool:
+    """Return whether the counts of a run are of all events of its data, those after its split included."""
+    return REFRESHED in read_run(folder)
 
 
 def _holds_epochs(folder: Path) -> bool:

@@ -246,3 +246,17 @@ def test_progress_is_shown_or_silent(capsys: pytest.CaptureFixture[str]) -> None
         shown = capsys.readouterr()
         assert shown.out == ""
         assert ("model 1 of 1: popularity" in shown.err) == progress
+
+
+def test_a_refreshed_run_counts_newer_events(tmp_path: Path) -> None:
+    frame = pandas_frame()
+    later = frame["timestamp"].max() + 86_400
+    newer = pd.concat([frame, pd.DataFrame({"user_id": "late", "item_id": ["i1", "new"], "timestamp": later})])
+    fresh = run().refresh(lg.Dataset.from_frame(newer, **COLUMNS, progress=False))
+    assert fresh.folder != run().folder
+    assert "new" in [one.item_id for one in fresh.recommend("late", k=16)]
+    assert fresh.people("late").count >= 1
+    kept = run().refresh(data(), out=tmp_path / "fresh")
+    assert kept.folder == tmp_path / "fresh"
+    again = lg.load(tmp_path / "fresh").recommend("user3", k=5)
+    assert_same_list(kept.recommend("user3", k=5), [one._asdict() for one in again])

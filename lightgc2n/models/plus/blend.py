@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Domain
+from lightgc2n.data.splits import Training
 from lightgc2n.models.plus.blend_fit import Candidates, fit_mixture, fit_weights
-from lightgc2n.models.plus.counted_sources import HISTORY_SOURCES, PairCounts, history_shares
+from lightgc2n.models.plus.counted_sources import HISTORY_SOURCES, PairCounts, count_neighbours, history_shares
 
 SCALES = (1e-4, 1e-2)  # shares around which each source is resolved
 LEAST_LOG, LEAST_SHARE = -60.0, 1e-12
@@ -55,7 +56,7 @@ class Blend(nn.Module):
         sources = len(HISTORY_SOURCES) + timed
         self.register_buffer("weights", learned_alone(sources))
         self.register_buffer("mixture", torch.eye(sources + 1)[0])
-        self.recount(neighbours)
+        self._set_neighbours(neighbours)
 
     @property
     def is_fitted(self) -> bool:
@@ -76,8 +77,12 @@ class Blend(nn.Module):
         """The weights, the mixture and the neighbours."""
         return len(self.weights) + len(self.mixture) + self.neighbours.stored_numbers
 
-    def recount(self, neighbours: PairCounts) -> None:
-        """Replace the neighbours by those of newer events."""
+    def recount(self, known: Training) -> bool:
+        """Replace the neighbours by those of newer events; return whether there are any to replace."""
+        self._set_neighbours(count_neighbours(known))
+        return True
+
+    def _set_neighbours(self, neighbours: PairCounts) -> None:
         for name in ("columns", "counts", "total"):
             self.register_buffer(name, getattr(neighbours, name).to(self.weights.device))
 
@@ -139,8 +144,8 @@ class NoBlend(nn.Module):
     is_finished = True
     stored_numbers = 0
 
-    def recount(self, neighbours: PairCounts) -> None:
-        """Nothing is counted."""
+    def recount(self, known: Training) -> bool:
+        return False
 
     def shares(self, batch: Batch, followers: PairCounts, trends: Shares) -> Iterator[Float[Tensor, "B M"]]:
         return iter(())

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, LabelledBatch, TrainingBatch, newest_part
-from lightgc2n.data.dataset import Domain
+from lightgc2n.data.dataset import Domain, Longs
 from lightgc2n.data.splits import Training
 from lightgc2n.devices import device_of
 from lightgc2n.layers.crossentropy import linear_cross_entropy
@@ -23,7 +23,8 @@ from lightgc2n.layers.sparse import rows_of
 from lightgc2n.metrics.ranking import SELECTION_CUTOFF
 from lightgc2n.models.contract import LatentUsers, Model, Origin
 from lightgc2n.models.plus.blend import Blend, LearnedScores, NoBlend
-from lightgc2n.models.plus.counted_sources import PairCounts, count_followers, count_neighbours
+from lightgc2n.models.plus.counted_sources import PairCounts, count_followers
+from lightgc2n.models.plus.item_numbering import renumber_items
 from lightgc2n.models.plus.repeats import NoRepeatMemory, RankInputs, RepeatBonus, RepeatMemory, raise_earlier_items
 from lightgc2n.models.plus.same_person import NewestEventState, OnePerson, PersonState, SamePerson
 from lightgc2n.models.plus.training_blocks import Kept, TrainingQueries, sum_over_blocks
@@ -244,12 +245,15 @@ class LightGC2NPlus(Model):
         weight = ownership.sum(dim=-1) + 1e-9  # an empty history gives equal weights
         return LatentUsers(ownership, weight / weight.sum(dim=1, keepdim=True))
 
+    def renumber_items(self, place: Longs) -> dict[str, Tensor]:
+        return renumber_items(self.state_dict(), torch.from_numpy(place))
+
     @torch.no_grad()
     def refresh(self, known: Training) -> bool:
         """Count trends, followers and neighbours of newer events; all other parts keep what they learned."""
-        if not self.trends.recount(known, self.config.trending):
+        counted = self.trends.recount(known, self.config.trending), self.blend.recount(known)
+        if not any(counted):
             return False
-        self.blend.recount(count_neighbours(known))
         self.newer_followers = count_followers(known, self.config.followers).to(self.bias.device)
         # Training pushed the vectors of items without events away from every state: a new item starts as the mean.
         new = torch.as_tensor(known.popularity > 0, device=self.bias.device) & (self.learned == 0)

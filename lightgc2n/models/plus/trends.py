@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from lightgc2n.data.batches import days_of
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
+from lightgc2n.errors import DataError
 from lightgc2n.layers.sparse import entries_of, rows_of
 from lightgc2n.metrics.ranking import SELECTION_CUTOFF, reciprocal_rank
 from lightgc2n.metrics.ranks import rank_by_counting
@@ -99,7 +100,9 @@ class Trends(nn.Module):
         return snapshot.clamp(min=0), snapshot >= 0
 
     def recount(self, known: Training, kept: int) -> bool:
-        """Replace the snapshots by those of newer events, where these have times; return whether they have."""
+        """Replace the snapshots by those of newer events; return whether there are any to replace."""
+        if known.times is None:
+            raise DataError("trends need the times of events, and these events have none. Give a log with times.")
         if (tables := count_trends(known, kept)) is None:
             return False
         for name, table in tables.items():

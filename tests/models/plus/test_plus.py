@@ -20,6 +20,7 @@ from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
 from lightgc2n.errors import SettingError
 from lightgc2n.models.plus import plus as module
 from lightgc2n.models.plus.ablations import PLUS_VARIANTS
+from lightgc2n.models.plus.blend import NoBlend
 from lightgc2n.models.plus.plus import LightGC2NPlus
 from lightgc2n.models.plus.repeats import NEUTRAL, RepeatMemory
 from lightgc2n.models.plus.transitions import count_transitions
@@ -235,6 +236,8 @@ def test_without_trends_there_is_nothing_to_choose() -> None:
     without.calibrate(lambda: query_batches(split.validation, 16))
     assert set(without.fitted()) == {"added", "times", "place"}
     assert split.known is not None
+    assert without.refresh(split.known), "the blend counts followers and neighbours of newer events"
+    without.blend = NoBlend()
     assert not without.refresh(split.known)
 
 
