@@ -31,7 +31,7 @@ from lightgc2n.metrics.ranking import hit, reciprocal_rank
 from lightgc2n.metrics.ranks import batches_in_domains, ranks_in_domains
 from lightgc2n.models.contract import Origin
 from lightgc2n.models.plus import blend
-from lightgc2n.models.plus.counted_sources import HISTORY_SOURCES, history_shares
+from lightgc2n.models.plus.blend import HISTORY_SOURCES, history_shares
 from lightgc2n.models.plus.plus import LightGC2NPlus
 from lightgc2n.models.plus.trends import HALF_LIVES, Trends
 from lightgc2n.training.run import finish, open_data, ready_for_test

@@ -29,19 +29,22 @@ from lightgc2n.export.onnx_builder import (
     where,
 )
 from lightgc2n.export.plus_bonuses import FEWEST_CODES, Pairs, room_in_bytes
-from lightgc2n.models.plus.blend import BEHIND, LEARNED_CANDIDATES, LEAST_LOG, LEAST_SHARE, SCALES, Blend
-from lightgc2n.models.plus.counted_sources import (
+from lightgc2n.models.plus.blend import (
+    BEHIND,
     FOLLOWER_FADE,
     FREQUENCY_FADE,
     HISTORY_SOURCES,
+    LEARNED_CANDIDATES,
+    LEAST_LOG,
+    LEAST_SHARE,
     NEIGHBOUR_FADE,
     NEWEST,
     OWN_REACH,
-    SHRINKAGE,
-    PairCounts,
+    SCALES,
+    Blend,
 )
 from lightgc2n.models.plus.plus import LightGC2NPlus
-from lightgc2n.models.plus.transitions import NoTransitions
+from lightgc2n.models.plus.transitions import SHRINKAGE, NoTransitions, PairCounts
 from lightgc2n.models.plus.trends import Trends
 
 FALL = 0.85  # of a neighbour's share from one code to the next

@@ -38,8 +38,7 @@ from lightgc2n.errors import DataError
 from lightgc2n.files.atomic_writes import sha256
 from lightgc2n.files.folder_kinds import FolderKind
 from lightgc2n.files.writer_lock import recover
-from lightgc2n.recommending.bundle_schema import SERVER_FIELDS, check_config
-from lightgc2n.recommending.schema_checks import EXPORT_AGAIN
+from lightgc2n.recommending.bundle_schema import EXPORT_AGAIN, SERVER_FIELDS, check_config
 
 FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 LINKS = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.ENXIO)  # errors of open() for a link or a socket

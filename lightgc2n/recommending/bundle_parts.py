@@ -30,8 +30,16 @@ from lightgc2n.recommending.bundle_files import (
     WEIGHTS,
     BundleFiles,
 )
-from lightgc2n.recommending.bundle_schema import HISTORY_TABLES, VECTOR_TABLES, WEIGHT_TABLES
-from lightgc2n.recommending.schema_checks import EXPORT_AGAIN, FLOATS, Table, is_utf8, need
+from lightgc2n.recommending.bundle_schema import (
+    EXPORT_AGAIN,
+    FLOATS,
+    HISTORY_TABLES,
+    VECTOR_TABLES,
+    WEIGHT_TABLES,
+    Table,
+    is_utf8,
+    need,
+)
 
 POPULARITY = "popularity"
 PAIRS, TRENDS = ("followers", "newer_followers", "neighbours", "counted"), "trends.items"

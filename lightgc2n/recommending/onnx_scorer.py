@@ -15,13 +15,22 @@ from lightgc2n.data.dataset import Longs
 from lightgc2n.data.splits import UNSEEN, Queries
 from lightgc2n.errors import DataError, ScoreError, SettingError
 from lightgc2n.recommending.bundle_parts import Device, ItemVectors, Server
-from lightgc2n.recommending.bundle_schema import OUTPUTS, USER_OUTPUTS
-from lightgc2n.recommending.schema_checks import need
+from lightgc2n.recommending.bundle_schema import EXPORT_AGAIN, need
 from lightgc2n.recommending.scorer import Flags, Floats, ListOptions, QueryBatch, TopItems
 
 NO_ITEM = -1
 MOST_SCORES, MOST_CELLS = 2**22, 2**20  # of one graph run: rows x items, rows x events
 Feed = dict[str, npt.NDArray[Any]]
+# The inputs and outputs of the graph: type, and the length of each axis; "any" is free, others are as in the config.
+LONG, FLOAT = "tensor(int64)", "tensor(float)"
+INPUTS = {"history": (LONG, ("any", "any")), "handicap": (FLOAT, ("any", "items")), "k": (LONG, (1,))}
+OPTIONAL_INPUTS = {"account": (FLOAT, ("any", "account_width")), "held": (LONG, ("any", "any"))}
+OUTPUTS = {
+    "best_scores": (FLOAT, ("any", "any")),
+    "best_items": (LONG, ("any", "any")),
+    "scores": (FLOAT, ("any", "items")),
+}
+USER_OUTPUTS = {"ownership": (FLOAT, ("any", "latent_users", "any")), "weights": (FLOAT, ("any", "latent_users"))}
 
 
 class Row(NamedTuple):
@@ -160,6 +169,32 @@ def open_session(path: Path, threads: int) -> Any:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as problem:  # onnxruntime has several error types and no common base
         raise DataError(f"{path}: onnxruntime cannot read it: {_one_line(problem)}.") from None
+
+
+def check_graph(session: Any, config: dict[str, Any], where: str) -> None:
+    """Check the names, types and shapes of the graph's inputs and outputs."""
+    inputs = {one.name: one for one in session.get_inputs()}
+    outputs = {one.name: one for one in session.get_outputs()}
+    for name in inputs.keys() - INPUTS.keys() - OPTIONAL_INPUTS.keys():
+        raise DataError(
+            f"{where}: input {name!r} is not among {', '.join((*INPUTS, *OPTIONAL_INPUTS))}. {EXPORT_AGAIN}"
+        )
+    optional = {name: facts for name, facts in OPTIONAL_INPUTS.items() if name in inputs}
+    wanted = OUTPUTS | (USER_OUTPUTS if config["latent_users"] else {})
+    for kind, declared, actual in (("input", INPUTS | optional, inputs), ("output", wanted, outputs)):
+        for name, (number, shape) in declared.items():
+            at = f"{where}: {kind} {name}"
+            need(name in actual, at, number, "nothing")
+            need(actual[name].type == number, at, number, actual[name].type)
+            lengths = tuple(config.get(one, one) if isinstance(one, str) else one for one in shape)
+            need(_fits(actual[name].shape, lengths), at, f"shape {list(lengths)}", actual[name].shape)
+
+
+def _fits(actual: list[Any], wanted: tuple[Any, ...]) -> bool:
+    """Whether each axis is dynamic or has the expected length."""
+    return len(actual) == len(wanted) and all(
+        not isinstance(length, int) or length == one for length, one in zip(actual, wanted, strict=True)
+    )
 
 
 def check_trial_run(scorer: OnnxScorer, where: str) -> None:

@@ -16,8 +16,8 @@ from lightgc2n.data.dataset import Dataset, load_dataset, write_dataset
 from lightgc2n.data.splits import all_events
 from lightgc2n.errors import DataError, OutputError, SettingError
 from lightgc2n.export.write_bundle import ExportOptions, export_run
-from lightgc2n.models.plus.counted_sources import count_followers, count_neighbours
 from lightgc2n.models.plus.plus import LightGC2NPlus
+from lightgc2n.models.plus.transitions import count_followers, count_neighbours
 from lightgc2n.models.plus.trends import count_trends
 from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.load_run import load_run as load

@@ -10,11 +10,16 @@ from torch import Tensor
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
 from lightgc2n.models.plus.blend import Blend, NoBlend
-from lightgc2n.models.plus.counted_sources import PairCounts, count_neighbours
 from lightgc2n.models.plus.plus import LightGC2NPlus, Parts, PlusConfig
 from lightgc2n.models.plus.repeats import NoRepeatMemory, RepeatMemory
 from lightgc2n.models.plus.same_person import NewestEventState, OnePerson, PersonState, SamePerson
-from lightgc2n.models.plus.transitions import NoTransitions, Transitions, count_transitions
+from lightgc2n.models.plus.transitions import (
+    NoTransitions,
+    PairCounts,
+    Transitions,
+    count_neighbours,
+    count_transitions,
+)
 from lightgc2n.models.plus.trends import NoTrends, Trends, count_trends
 
 Tables = Mapping[str, Tensor]

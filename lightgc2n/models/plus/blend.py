@@ -6,7 +6,8 @@
 p is the softmax of the learned scores, p_s the share of the item by source s. The learned model alone is w = 1 and all
 other weights 0; the fit is pulled towards it. Blended are the 100 best items by p and all items with counted evidence;
 all others come behind them. The weights are fitted to the best of these alone, which orders the top of a list best.
-Shapes: B queries, M items, S sources.
+Each source turns a history into shares of the items; a share is 0 where the source knows nothing.
+Shapes: B queries or histories, T events, M items, K items kept, N newest events, W widths of lists, S sources.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,12 +22,17 @@ from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.models.plus.blend_fit import Candidates, fit_mixture, fit_weights
-from lightgc2n.models.plus.counted_sources import HISTORY_SOURCES, PairCounts, count_neighbours, history_shares
+from lightgc2n.models.plus.transitions import PairCounts, count_neighbours
 
 SCALES = (1e-4, 1e-2)  # shares around which each source is resolved
 LEAST_LOG, LEAST_SHARE = -60.0, 1e-12
 LEARNED_CANDIDATES, SOURCE_CANDIDATES = 100, 30  # the best items of each, which the weights are fitted to
 BEHIND = 1000.0  # further than any blended score is below zero
+NEWEST = 10  # events whose followers and neighbours count
+FOLLOWER_FADE, NEIGHBOUR_FADE = 0.7, 0.8  # weight of an event relative to the next newer one
+OWN_REACH = 5
+FREQUENCY_FADE = 0.7  # exponent of an event's age
+HISTORY_SOURCES = ("follower", "followers", "neighbours", "own followers", "recency", "frequency")
 Shares = Iterable[Float[Tensor, "B M"]]
 
 
@@ -206,3 +212,59 @@ def best_of(number: int, share: Float[Tensor, "B M"]) -> Int[Tensor, "B C"]:
     kept = SOURCE_CANDIDATES if number else LEARNED_CANDIDATES
     best = share.topk(min(kept, share.shape[1]), dim=1)
     return best.indices.where(best.values > 0, -1)
+
+
+def history_shares(batch: Batch, followers: PairCounts, neighbours: PairCounts) -> Iterator[Float[Tensor, "B M"]]:
+    """The shares of all items by each of `HISTORY_SOURCES` in turn; zeros for an empty history."""
+    items = len(neighbours.total)
+    newest, exists = newest_events(batch, NEWEST)
+    yield fading(followers, newest[:, :1], exists[:, :1], FOLLOWER_FADE, items)
+    yield fading(followers, newest, exists, FOLLOWER_FADE, items)
+    yield fading(neighbours, newest, exists, NEIGHBOUR_FADE, items)
+    yield own_followers(batch, items)
+    yield from repeats(batch, items)
+
+
+def newest_events(batch: Batch, count: int) -> tuple[Int[Tensor, "B N"], Bool[Tensor, "B N"]]:
+    """The newest events, the newest first, and which of them exist."""
+    place = batch.length[:, None] - 1 - torch.arange(count, device=batch.length.device)
+    return batch.history.gather(1, place.clamp(min=0)), place >= 0
+
+
+def fading(
+    pairs: PairCounts, events: Int[Tensor, "B N"], exists: Bool[Tensor, "B N"], fade: float, items: int
+) -> Float[Tensor, "B M"]:
+    """The mean of the shares after each event, weighted by fade ** (number of newer events)."""
+    weight = exists * fade ** torch.arange(events.shape[1], device=events.device)
+    columns, shares = pairs.shares(events)
+    weight = weight / weight.sum(dim=1, keepdim=True).clamp(min=1e-9)
+    return scatter(columns.flatten(1), (shares * weight[..., None]).flatten(1), items)
+
+
+def own_followers(batch: Batch, items: int) -> Float[Tensor, "B M"]:
+    """What came up to five events after earlier occurrences of the newest item, in this history alone."""
+    places = torch.arange(batch.history.shape[1], device=batch.history.device)
+    earlier = (batch.history == batch.last[:, None]) & (places < batch.length[:, None] - 1)
+    following = torch.zeros_like(batch.history, dtype=torch.float32)
+    for gap in range(1, min(OWN_REACH, batch.history.shape[1] - 1) + 1):
+        following[:, gap:] += earlier[:, :-gap].float() / gap
+    following = following * batch.known
+    return scatter(batch.history, following / (following.sum(dim=1, keepdim=True) + 1), items)
+
+
+def repeats(batch: Batch, items: int) -> Iterator[Float[Tensor, "B M"]]:
+    """The items of the history, by 1 / age of the newest event of each, and by the sum over events of age ** -0.7."""
+    place = torch.arange(batch.history.shape[1], device=batch.history.device)
+    age = (batch.length[:, None] - place).clamp(min=1).float()
+    empty = torch.zeros(len(age), items, device=age.device)
+    yield normalised(empty.scatter_reduce(1, batch.history, batch.known / age, "amax"))
+    yield normalised(scatter(batch.history, batch.known * age**-FREQUENCY_FADE, items))
+
+
+def scatter(columns: Int[Tensor, "B W"], values: Float[Tensor, "B W"], items: int) -> Float[Tensor, "B M"]:
+    """A row for each history with the values added at their columns."""
+    return torch.zeros(len(columns), items, device=values.device).scatter_add_(1, columns, values)
+
+
+def normalised(counts: Float[Tensor, "B M"]) -> Float[Tensor, "B M"]:
+    return counts / counts.sum(dim=1, keepdim=True).clamp(min=1e-9)

@@ -23,12 +23,17 @@ from lightgc2n.layers.sparse import rows_of
 from lightgc2n.metrics.ranking import SELECTION_CUTOFF
 from lightgc2n.models.contract import LatentUsers, Model, Origin
 from lightgc2n.models.plus.blend import Blend, LearnedScores, NoBlend
-from lightgc2n.models.plus.counted_sources import PairCounts, count_followers
 from lightgc2n.models.plus.item_numbering import renumber_items
 from lightgc2n.models.plus.repeats import NoRepeatMemory, RankInputs, RepeatBonus, RepeatMemory, raise_earlier_items
 from lightgc2n.models.plus.same_person import NewestEventState, OnePerson, PersonState, SamePerson
 from lightgc2n.models.plus.training_blocks import Kept, TrainingQueries, sum_over_blocks
-from lightgc2n.models.plus.transitions import NoTransitions, OwnTransitions, Transitions
+from lightgc2n.models.plus.transitions import (
+    NoTransitions,
+    OwnTransitions,
+    PairCounts,
+    Transitions,
+    count_followers,
+)
 from lightgc2n.models.plus.trends import NoTrends, ScoredQueries, Trends
 
 INITIAL_DEVIATION = 0.05  # of the item vectors

@@ -1,4 +1,4 @@
-"""Item transitions: a bonus for the items that most often followed the newest events in training.
+"""Item transitions: how often items followed or neighboured each other in training, and a bonus for followers.
 
 Shapes: Q queries, M items, K followers kept, L newest events, R reach in events.
 """
@@ -6,16 +6,70 @@ Shapes: Q queries, M items, K followers kept, L newest events, R reach in events
 import math
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lightgc2n.data.batches import TrainingBatch
+from lightgc2n.data.dataset import Longs
 from lightgc2n.data.split_types import transition_pairs
 from lightgc2n.data.splits import Training
-from lightgc2n.models.plus.counted_sources import PairCounts, most_frequent
+from lightgc2n.layers.sparse import count_pairs
 
 INITIAL_SHRINKAGE, INITIAL_FLOOR = 20.0, 0.003
+SHRINKAGE = 5.0  # added to how often an item was followed, so that rare items have small shares
+NEAR_REACH, NEAR_BACKWARD, NEAR_KEPT = 10, 0.5, 12
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """For each item the items counted with it most often; padding is item 0 with a count of 0."""
+
+    columns: Int[Tensor, "M K"]
+    counts: Float[Tensor, "M K"]
+    total: Float[Tensor, "M"]  # over all items, also those that are not kept
+
+    @property
+    def stored_numbers(self) -> int:
+        """Item and count of every pair, and the totals of items; padding does not count."""
+        return 2 * int(torch.count_nonzero(self.counts)) + int(torch.count_nonzero(self.total))
+
+    def to(self, device: torch.device) -> "PairCounts":
+        return PairCounts(self.columns.to(device), self.counts.to(device), self.total.to(device))
+
+    def shares(self, items: Int[Tensor, "*batch"]) -> tuple[Int[Tensor, "*batch K"], Float[Tensor, "*batch K"]]:
+        """The kept items of each given item, and the shrunk share of each."""
+        return self.columns[items].long(), self.counts[items] / (self.total[items] + SHRINKAGE)[..., None]
+
+
+def count_neighbours(train: Training) -> PairCounts:
+    """Items near each other in a sequence: 1 / distance forwards, half of that backwards."""
+    before, after, weight = transition_pairs(train, NEAR_REACH)
+    rows, columns = np.concatenate([before, after]), np.concatenate([after, before])
+    weights = np.concatenate([weight, NEAR_BACKWARD * weight])
+    return most_frequent(rows, columns, weights, train.items, NEAR_KEPT)
+
+
+def count_followers(train: Training, kept: int) -> PairCounts:
+    """Items that came directly after each item."""
+    return most_frequent(*transition_pairs(train, 1), train.items, kept)
+
+
+def most_frequent(rows: Longs, columns: Longs, weights: npt.NDArray[np.float64], items: int, kept: int) -> PairCounts:
+    """The largest totals of each row; of equal ones those of the lower item."""
+    pairs = count_pairs(rows, columns, items, items, weights)
+    offsets, column = pairs.offsets.numpy(), pairs.columns.numpy()
+    total = np.round(pairs.values.numpy(), 9)  # sums of fractions must tie where the fractions do
+    row = np.repeat(np.arange(items), np.diff(offsets))
+    order = np.lexsort((column, -total, row))
+    rank = np.arange(len(order)) - offsets[row[order]]
+    best, rank = order[rank < kept], rank[rank < kept]
+    table, counts = np.zeros((items, kept), np.int32), np.zeros((items, kept), np.float32)
+    table[row[best], rank], counts[row[best], rank] = column[best], total[best]
+    sums = np.bincount(row, total, minlength=items).astype(np.float32)
+    return PairCounts(*(torch.from_numpy(part) for part in (table, counts, sums)))
 
 
 @dataclass(frozen=True)

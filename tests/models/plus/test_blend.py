@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from lightgc2n.data.dataset import Domain
 from lightgc2n.models.plus.blend import Blend, LearnedScores, candidates, features, learned_alone
 from lightgc2n.models.plus.blend_fit import Candidates, fit_mixture, fit_weights
-from lightgc2n.models.plus.counted_sources import count_neighbours
+from lightgc2n.models.plus.transitions import count_neighbours
 from tests.graph.logs import training_of
 
 ITEMS = torch.ones(4, dtype=torch.bool)

@@ -6,7 +6,8 @@ from torch import tensor
 from torch.testing import assert_close
 
 from lightgc2n.data.batches import Batch
-from lightgc2n.models.plus.counted_sources import count_followers, count_neighbours, history_shares
+from lightgc2n.models.plus.blend import history_shares
+from lightgc2n.models.plus.transitions import count_followers, count_neighbours
 from tests.graph.logs import training_of
 
 LOGS = [[0, 1, 2], [0, 1, 3], [1, 2, 0]]
