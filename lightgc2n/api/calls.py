@@ -35,6 +35,11 @@ def api_call(progress: bool = True) -> Iterator[None]:
             notebook.close()
 
 
+def given_arguments(**values: Any) -> dict[str, Any]:
+    """Return the arguments that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def in_notebook() -> bool:
     """Return whether a notebook kernel runs this code. IPython is then already imported."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None

@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lightgc2n.api.calls import api_call
+from lightgc2n.api.calls import api_call, given_arguments
 from lightgc2n.api.frames import Columns, Tabular, library_of
 from lightgc2n.api.storage import OwnedFolder, copy_folder
 from lightgc2n.data.dataset import DATASET, FORGOTTEN, MANIFEST, load_dataset, verify_dataset
@@ -98,7 +98,7 @@ class Dataset(Tabular):
         with api_call(progress):
             from lightgc2n.data.importing import ImportOptions, import_frame
 
-            columns = _given(account=account, item=item, time=time, domain=domain, member=member, title=title,
+            columns = given_arguments(account=account, item=item, time=time, domain=domain, member=member, title=title,
                              context=context)  # fmt: skip
             options = ImportOptions(name=name, columns=columns, time_unit=time_unit, time_format=time_format,
                                     where=where, ties=ties, seed=seed, drop_duplicates=drop_duplicates,
@@ -152,7 +152,7 @@ class Dataset(Tabular):
                 return cls(path, titles=titles)
             from lightgc2n.data.importing import ImportOptions, import_log
 
-            columns = _given(account=account, item=item, time=time, domain=domain, member=member, title=title,
+            columns = given_arguments(account=account, item=item, time=time, domain=domain, member=member, title=title,
                              context=context)  # fmt: skip
             options = ImportOptions(format=format, name=name, columns=columns, header=tuple(header),
                                     delimiter=delimiter, encoding=encoding, time_unit=time_unit,
@@ -310,10 +310,6 @@ def read_title_map(titles: Mapping[Any, Any] | None) -> dict[str, str]:
 
 def _table(items: Any) -> Any:
     return Path(items) if isinstance(items, str) else items
-
-
-def _given(**columns: str | None) -> dict[str, str]:
-    return {role: column for role, column in columns.items() if column is not None}
 
 
 def _day(microseconds: Any) -> str:

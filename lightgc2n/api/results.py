@@ -8,8 +8,17 @@ from lightgc2n.api.frames import Columns, Tabular, make_frame
 from lightgc2n.recommending import results as base
 
 
+class _TabularWithNotes(Tabular):
+    """A result whose notes are displayed below its table."""
+
+    notes: tuple[str, ...]
+
+    def _shown_notes(self) -> tuple[str, ...]:
+        return self.notes
+
+
 @dataclass(frozen=True, repr=False)
-class Recommendations(Tabular, base.Recommendations):
+class Recommendations(_TabularWithNotes, base.Recommendations):
     """A list of items, best first: a sequence of `Recommendation(item_id, score, rank)`.
 
     Example:
@@ -34,12 +43,9 @@ class Recommendations(Tabular, base.Recommendations):
         whose = f"account {self.account_id!r}" if self.account_id is not None else "a history"
         return f"{len(self.items)} items for {whose}, best first"
 
-    def _shown_notes(self) -> tuple[str, ...]:
-        return self.notes
-
 
 @dataclass(frozen=True, repr=False)
-class Ownership(Tabular, base.Ownership):
+class Ownership(_TabularWithNotes, base.Ownership):
     """Each latent user's share of each event of a history, oldest event first."""
 
     titles: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -56,9 +62,6 @@ class Ownership(Tabular, base.Ownership):
     def _headline(self) -> str:
         return f"{len(self.interactions)} events and {len(self.weights)} latent users, which are not yet people"
 
-    def _shown_notes(self) -> tuple[str, ...]:
-        return self.notes
-
 
 @dataclass(frozen=True)
 class Person(base.Person):
@@ -68,7 +71,7 @@ class Person(base.Person):
 
 
 @dataclass(frozen=True, repr=False)
-class AccountPeople(Tabular, base.AccountPeople):
+class AccountPeople(_TabularWithNotes, base.AccountPeople):
     """The number of people behind an account, who did what, and a list for each person.
 
     Example:
@@ -127,9 +130,6 @@ class AccountPeople(Tabular, base.AccountPeople):
         who = f"account {self.account_id!r}" if self.account_id is not None else "the history"
         count = "one person" if self.count == 1 else f"{self.count} people"
         return f"{who}: {count} (confidence {100 * self.confidence:.0f} %), {len(self.events)} events"
-
-    def _shown_notes(self) -> tuple[str, ...]:
-        return self.notes
 
     def _title(self, item: str) -> str:
         return self.titles.get(item, item)

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lightgc2n.api.calls import api_call
+from lightgc2n.api.calls import api_call, given_arguments
 from lightgc2n.api.dataset import Dataset, as_dataset, read_title_map
 from lightgc2n.api.recommending import Bundle, Recommending
 from lightgc2n.api.storage import OwnedFolder, copy_folder
@@ -235,8 +235,8 @@ def train(
         plan = plan_to_train(data.folder, model, start).changed(
             domain=domain,
             settings=settings or {},
-            split=_given(protocol=protocol, seed=seed) | dict(split or {}),
-            training=_given(epochs=epochs, seed=seed) | dict(training or {}),
+            split=given_arguments(protocol=protocol, seed=seed) | dict(split or {}),
+            training=given_arguments(epochs=epochs, seed=seed) | dict(training or {}),
         )
         opened = open_data(plan)
         warn_of_leaks(*opened)
@@ -248,10 +248,6 @@ def train(
         if was_still_improving(progressed):
             say(f"stopped too early: validation was still improving at the last of {progressed.epochs} epochs")
         return Run(folder, data, device=device, owned=owned, progress=progress)
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def load(

@@ -5,7 +5,7 @@ Shapes: B batch, T history, M items, N accounts, D embedding width, H width of a
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -16,7 +16,7 @@ from torch.nn.functional import dropout, embedding
 from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch, cut_rows, newest_part
 from lightgc2n.data.dataset import Domain
-from lightgc2n.data.splits import UNSEEN, Training
+from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.ranking_losses import FullCrossEntropy, SampledLoss, bpr_max, sampled_cross_entropy
 from lightgc2n.layers.recurrent import (
@@ -144,7 +144,7 @@ class GRU4Rec(Model):
         return encoded.logits(state)[:, domain.start : domain.stop]  # r = h_T W_yᵀ + b_y
 
     def fold_in_scores(self, encoded: ItemVectors, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
-        return self.scores(encoded, replace(batch, account=torch.full_like(batch.account, UNSEEN)), domain)
+        return self.scores(encoded, batch.without_account, domain)
 
     def _states(
         self, items: ItemVectors, log: Int[Tensor, "B T"], start: Float[Tensor, "B H"]

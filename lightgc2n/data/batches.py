@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightgc2n.data.dataset import MICROSECONDS, Domain, Ints, Longs
-from lightgc2n.data.splits import Queries, Training, ranges
+from lightgc2n.data.splits import UNSEEN, Queries, Training, ranges
 
 PADDED_CELLS = 4_000_000
 MICROSECONDS_A_DAY = 86_400 * MICROSECONDS
@@ -32,6 +32,11 @@ class Batch:
     length: Int[Tensor, "B"]
     ages: Float[Tensor, "B T"] | None = None  # days from each event to the query, if the data has times
     moment: Float[Tensor, "B"] | None = None  # the time of the query in days since 1970; None: after all events
+
+    @property
+    def without_account(self) -> "Batch":
+        """The same histories, as those of accounts without training events."""
+        return replace(self, account=torch.full_like(self.account, UNSEEN))
 
     @property
     def known(self) -> Bool[Tensor, "B T"]:

@@ -18,7 +18,7 @@ from lightgc2n import zoo
 from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Dataset, Domain, load_dataset, verify_dataset
 from lightgc2n.data.rolling_origins import rolling_origins
-from lightgc2n.data.splits import UNSEEN, Split, SplitConfig, split_dataset
+from lightgc2n.data.splits import Split, SplitConfig, split_dataset
 from lightgc2n.errors import DataError
 from lightgc2n.metrics.ranking import SELECTION_CUTOFF, Floats, reciprocal_rank
 from lightgc2n.metrics.ranks import Scorer, batches_in_domains, ranks_in_domains
@@ -216,8 +216,7 @@ class _FoldedIn:
         return self.model.encode()
 
     def scores(self, encoded: Any, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
-        account = torch.full_like(batch.account, UNSEEN) if self.nameless else batch.account
-        return self.model.fold_in_scores(encoded, replace(batch, account=account), domain)
+        return self.model.fold_in_scores(encoded, batch.without_account if self.nameless else batch, domain)
 
 
 def evaluate_run(

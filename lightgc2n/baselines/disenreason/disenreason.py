@@ -190,8 +190,7 @@ class DisenReasonStyle(Model):
     @torch.no_grad()
     def fold_in_scores(self, encoded: Float[Tensor, "M D"], batch: Batch, domain: Domain) -> Float[Tensor, "B N"]:
         """Scores from the history alone."""
-        nameless = Batch(torch.full_like(batch.account, UNSEEN), batch.history, batch.length)
-        return self.scores(encoded, nameless, domain)
+        return self.scores(encoded, batch.without_account, domain)
 
     def of_histories(self, batch: Batch) -> Inferred:
         """Account vector and latent users of whole histories."""

@@ -4,7 +4,7 @@ Shapes: B batch, T history, M items, N accounts, D embedding width, H width of a
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -16,7 +16,7 @@ from lightgc2n.baselines.hrnn.session_units import SessionAlone, SessionWithUser
 from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch, cut_rows, newest_part
 from lightgc2n.data.dataset import Domain
-from lightgc2n.data.splits import UNSEEN, Training
+from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.ranking_losses import FullCrossEntropy, SampledLoss, top1
 from lightgc2n.layers.recurrent import (
@@ -233,7 +233,7 @@ class HRNN(Model):
         return encoded.logits(state)[:, domain.start : domain.stop]  # s_T W_yᵀ + b_y
 
     def fold_in_scores(self, encoded: ItemVectors, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
-        return self.scores(encoded, replace(batch, account=torch.full_like(batch.account, UNSEEN)), domain)
+        return self.scores(encoded, batch.without_account, domain)
 
     def _states(
         self, items: ItemVectors, log: Int[Tensor, "B T"], user: Float[Tensor, "B U"], start: Float[Tensor, "B H"]

@@ -6,7 +6,7 @@ A width of the attention.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from lightgc2n.baselines.nais.voters import HeldItems, RecentEvents, RecentItems
 from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
-from lightgc2n.data.splits import UNSEEN, Training
+from lightgc2n.data.splits import Training
 from lightgc2n.devices import device_of
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.holdings import Holdings
@@ -181,7 +181,7 @@ class NAIS(Model):
     @torch.no_grad()
     def fold_in_scores(self, encoded: None, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
         """Scores from the history alone, which differ where all items of the account vote."""
-        return self.scores(encoded, replace(batch, account=torch.full_like(batch.account, UNSEEN)), domain)
+        return self.scores(encoded, batch.without_account, domain)
 
     def _votes(self, voters: Voters, block: Int[Tensor, "m"]) -> tuple[Tensor, Tensor, Tensor]:
         """The weighted votes of each history for the candidates, the sums of the weights, and the numbers of voters."""

@@ -28,19 +28,13 @@ class GatedUnit(nn.Module):
         self.candidate = drawn(input_width + width, width)  # W_c
         self.candidate_bias = nn.Parameter(torch.zeros(width))
 
-    def forward(
-        self, inputs: Float[Tensor, "B T I"], start: Float[Tensor, "B H"] | None = None
-    ) -> Float[Tensor, "B T H"]:
-        """The state after every event; the initial state is zero by default."""
-        return self.prepared(inputs, start).run()
-
     def prepared(
         self,
         inputs: Float[Tensor, "B T I"],
         start: Float[Tensor, "B H"] | None = None,
         length: Int[Tensor, "B"] | None = None,
     ) -> Prepared:
-        """The recurrence, ready to run."""
+        """The recurrence, ready to run; it returns the state after every event, and starts at zero by default."""
         of_inputs = torch.cat([self.gates[: self.input_width], self.candidate[: self.input_width]], dim=1)
         bias = torch.cat([self.gates_bias, self.candidate_bias])
         of_state = self.gates[self.input_width :], self.candidate[self.input_width :]

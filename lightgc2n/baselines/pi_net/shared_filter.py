@@ -54,21 +54,6 @@ class SharedFilter(nn.Module):
         self.candidate = drawn(2 * width, width)  # rows of p and s
         self.candidate_bias = nn.Parameter(torch.ones(width))
 
-    def forward(
-        self,
-        own: Float[Tensor, "B X H"],
-        other: Float[Tensor, "B X H"],
-        start: Float[Tensor, "B H"] | None = None,
-    ) -> Float[Tensor, "B X H"]:
-        """The state after every event of the source.
-
-        Args:
-            own: the source's state at the event, p.
-            other: the target's state at the time of the event, q.
-            start: the initial state, s_0; zero by default.
-        """
-        return self.prepared(own, other, start).run()
-
     def prepared(
         self,
         own: Float[Tensor, "B X H"],
@@ -76,7 +61,13 @@ class SharedFilter(nn.Module):
         start: Float[Tensor, "B H"] | None = None,
         length: Int[Tensor, "B"] | None = None,
     ) -> Prepared:
-        """The recurrence, ready to run."""
+        """The recurrence, ready to run; it returns the state after every event of the source.
+
+        Args:
+            own: the source's state at the event, p.
+            other: the target's state at the time of the event, q.
+            start: the initial state, s_0; zero by default.
+        """
         # The candidate does not depend on the other domain.
         candidate = pad(self.candidate[: self.width], (0, 0, 0, self.width))
         of_inputs = torch.cat([self.gate[: 2 * self.width], candidate], dim=1)

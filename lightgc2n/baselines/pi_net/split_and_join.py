@@ -31,21 +31,6 @@ class SplitUnit(nn.Module):
         self.nobody_roles = drawn(len(roles()[0]), width)  # n
         self.nobody_bias = nn.Parameter(torch.ones(width))
 
-    def forward(
-        self,
-        own: Float[Tensor, "B X H"],
-        other: Float[Tensor, "B X H"],
-        start: Float[Tensor, "B K H"] | None = None,
-    ) -> Float[Tensor, "B X K H"]:
-        """The states of all roles after every event of the source.
-
-        Args:
-            own: the source's state at the event, p.
-            other: the target's state at the time of the event, q.
-            start: the initial states, s_0; zero by default.
-        """
-        return self.prepared(own, other, start).run()
-
     def prepared(
         self,
         own: Float[Tensor, "B X H"],
@@ -53,7 +38,13 @@ class SplitUnit(nn.Module):
         start: Float[Tensor, "B K H"] | None = None,
         length: Int[Tensor, "B"] | None = None,
     ) -> Prepared:
-        """The recurrence, ready to run."""
+        """The recurrence, ready to run; it returns the states of all roles after every event of the source.
+
+        Args:
+            own: the source's state at the event, p.
+            other: the target's state at the time of the event, q.
+            start: the initial states, s_0; zero by default.
+        """
         # The candidate does not depend on the other domain.
         candidate = pad(self.candidate[: self.width], (0, 0, 0, self.width))
         of_inputs = torch.cat([self.gate[: 2 * self.width], candidate, self.nobody], dim=1)

@@ -6,7 +6,7 @@ a domain, D width of a node, T of a time.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -243,8 +243,7 @@ class TGSRec(Model):
     @torch.no_grad()
     def fold_in_scores(self, encoded: "Catalogue", batch: Batch, domain: Domain) -> Float[Tensor, "B X"]:
         """Scores from the history alone, as of the end of training."""
-        nameless = Batch(torch.full_like(batch.account, UNSEEN), batch.history, batch.length, batch.ages)
-        return self.scores(encoded, nameless, domain)
+        return self.scores(encoded, replace(batch.without_account, moment=None), domain)
 
     def queries(
         self,

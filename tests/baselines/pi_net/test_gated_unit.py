@@ -17,7 +17,7 @@ def test_one_step_with_given_numbers() -> None:
     unit = GatedUnit(2, 2)
     unit.gates.copy_(filled(4, 4, 0))
     unit.candidate.copy_(filled(4, 2, 1))
-    found = unit(tensor([[[0.3, -0.2]]]), start=tensor([[0.1, 0.4]]))
+    found = unit.prepared(tensor([[[0.3, -0.2]]]), start=tensor([[0.1, 0.4]])).run()
     assert_close(found, tensor([[[0.102732, 0.343423]]]), rtol=0, atol=1e-6)
 
 
@@ -39,7 +39,7 @@ def test_logs_are_those_of_a_slow_loop() -> None:
         state = torch.zeros(2)
         for place in range(5):
             state = expected[row, place] = slow_step(unit, events[row, place], state)
-    assert_close(unit(events).detach(), expected)
+    assert_close(unit.prepared(events).run().detach(), expected)
 
 
 def test_gates_start_open() -> None:

@@ -29,7 +29,7 @@ def test_one_step_with_given_numbers(kind: type, expected: tuple[float, float]) 
     unit.gate.copy_(filled(6, 2, 0))
     unit.candidate.copy_(filled(4, 2, 2))
     own, other, before = tensor([[[0.3, -0.2]]]), tensor([[[-0.1, 0.5]]]), tensor([[0.2, 0.1]])
-    assert_close(unit(own, other, start=before)[0, 0], tensor(expected), rtol=0, atol=1e-6)
+    assert_close(unit.prepared(own, other, start=before).run()[0, 0], tensor(expected), rtol=0, atol=1e-6)
 
 
 @torch.no_grad()
@@ -54,7 +54,7 @@ def test_logs_are_those_of_a_slow_loop(kind: type) -> None:
     unit = SharedFilter(3, kind(4, 5, 3))
     own, other = torch.randn(2, 6, 3), torch.randn(2, 6, 3)
     expected = torch.stack([slow_filter(unit, *pair) for pair in zip(own, other, strict=True)])
-    assert_close(unit(own, other).detach(), expected)
+    assert_close(unit.prepared(own, other).run().detach(), expected)
 
 
 def told(unit: Transfer, heard: TransferInputs) -> Tensor:
@@ -69,7 +69,7 @@ def test_questions_get_the_state_after_what_they_are_shown() -> None:
     found = told(unit, TransferInputs(source, beside, tensor([4]), source, shown, shown))
     assert not found[0, 0].any()  # nothing is shown, nothing is told
     for query, events in ((1, 2), (2, 4)):
-        alone = unit.transfer(unit.filter(source[:, :events], beside[:, :events]))[:, -1]
+        alone = unit.transfer.prepared(unit.filter.prepared(source[:, :events], beside[:, :events]).run()).run()[:, -1]
         assert_close(found[:, query], alone)
 
 

@@ -35,7 +35,7 @@ def test_a_split_with_given_numbers(kind: type, expected: tuple[tuple[float, flo
     unit.nobody_state.copy_(filled(2, 2, 6))
     unit.nobody_roles.copy_(filled(2, 2, 7))
     before = tensor([[[0.2, 0.1], [-0.3, 0.05]]])
-    found = unit(tensor([[[0.3, -0.2]]]), tensor([[[-0.1, 0.5]]]), start=before)
+    found = unit.prepared(tensor([[[0.3, -0.2]]]), tensor([[[-0.1, 0.5]]]), start=before).run()
     assert_close(found[0, 0], tensor(expected), rtol=0, atol=1e-6)
 
 
@@ -64,7 +64,7 @@ def test_splits_are_those_of_a_slow_loop(kind: type) -> None:
     unit = SplitUnit(3, kind(4, 5, 3))
     own, other = torch.randn(2, 6, 3), torch.randn(2, 6, 3)
     expected = torch.stack([slow_split(unit, *pair) for pair in zip(own, other, strict=True)])
-    assert_close(unit(own, other).detach(), expected)
+    assert_close(unit.prepared(own, other).run().detach(), expected)
 
 
 def test_all_gates_share_each_feature_out() -> None:
@@ -113,7 +113,7 @@ def test_a_join_is_that_of_a_slow_loop() -> None:
     keys_shown, queries_shown = tensor([[0, 3, 2, 5]]), tensor([[2, 0, 3, 4]])
     found = told(unit, TransferInputs(source, beside, tensor([5]), target, keys_shown, queries_shown)).detach()
     roles = slow_split(unit.split, source[0], beside[0])
-    states = [unit.join(roles[None, :, role])[0].detach() for role in range(4)]
+    states = [unit.join.prepared(roles[None, :, role]).run()[0].detach() for role in range(4)]
     for query in range(4):
         queries = target[0, : queries_shown[0, query]]
         shown = [role_states[: keys_shown[0, query]] for role_states in states]
