@@ -13,15 +13,21 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 
 from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
-from lightgc2n.graph.domain_graph import DIRECTIONS, build_domain_graph
+from lightgc2n.graph.domain_graph import build_domain_graph
 from lightgc2n.graph.sequential import Edges
-from lightgc2n.layers.account_graph import WEIGHTS, AccountGraph, Nodes, saved_edges
+from lightgc2n.layers.account_graph import (
+    AccountGraph,
+    Nodes,
+    direction_setting,
+    edge_weight_setting,
+    released_loops_setting,
+    saved_edges,
+)
 from lightgc2n.layers.crossentropy import linear_cross_entropy
 from lightgc2n.layers.domain_views import draw_several, fixed_width, view_of
 from lightgc2n.layers.pooling import pooled_events
@@ -35,15 +41,9 @@ class DAGCNConfig:
     width: int = setting(16, at_least=1, help="Width of one latent user [d].")
     latent_users: int = setting(4, at_least=1, at_most=16, help="Slices of every embedding [H]; the release has 1.")
     layers: int = setting(1, at_least=1, at_most=8, help="Graph convolutions [L].")
-    edge_weight: str = setting(
-        "attention",
-        choices=tuple(WEIGHTS),
-        help="Edge weights: attention in every step, once an epoch, or 1 as in the release.",
-    )
-    direction: str = setting(
-        "successor", choices=DIRECTIONS, help="The neighbours in a log that an item receives from."
-    )
-    released_loops: bool = setting(False, help="Items without a successor have no self-loop, as in the release.")
+    edge_weight: str = edge_weight_setting()
+    direction: str = direction_setting()
+    released_loops: bool = released_loops_setting()
     dropout: float = setting(0.1, at_least=0.0, at_most=0.95, help="Share of features dropped in training [ρ].")
     cuts: int = setting(4, at_least=1, help="Queries drawn from each log in each epoch.")
 
@@ -153,6 +153,7 @@ class DAGCN(DomainGraphModel):
             combine=partial(concatenated_layers, latent_users=config.latent_users),
         )
         self.head = DomainHead(domains, 2 * (config.layers + 1) * config.width)
+        self.dropout = nn.Dropout(config.dropout)
 
     @classmethod
     def build(cls, config: DAGCNConfig, train: Training) -> "DAGCN":
@@ -175,9 +176,6 @@ class DAGCN(DomainGraphModel):
         for domain in self.domains:
             view = view_of(batch, domain, fixed_width(batch))
             most = pooled_events(encoded.items, view.items + domain.start, view.known, "max")  # m
-            features = self._dropped(torch.cat([most, account], dim=1))  # r
-            by_domain.append(self._dropped(features))  # Differs: one dropout mask for all domains, not one for each
+            features = self.dropout(torch.cat([most, account], dim=1))  # r
+            by_domain.append(self.dropout(features))  # Differs: one dropout mask for all domains, not one for each
         return by_domain
-
-    def _dropped(self, vectors: Tensor) -> Tensor:
-        return dropout(vectors, self.config.dropout, self.training)

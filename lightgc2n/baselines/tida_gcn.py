@@ -18,9 +18,16 @@ from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
-from lightgc2n.graph.domain_graph import DIRECTIONS, build_domain_graph, build_intervals
+from lightgc2n.graph.domain_graph import build_domain_graph, build_intervals
 from lightgc2n.graph.sequential import Edges
-from lightgc2n.layers.account_graph import WEIGHTS, AccountGraph, Nodes, saved_edges
+from lightgc2n.layers.account_graph import (
+    AccountGraph,
+    Nodes,
+    direction_setting,
+    edge_weight_setting,
+    released_loops_setting,
+    saved_edges,
+)
 from lightgc2n.layers.domain_views import newest_views
 from lightgc2n.layers.sparse import WeightedSum, rows_of
 
@@ -44,15 +51,9 @@ class TiDAGCNConfig:
     time: str = setting("auto", choices=("auto", "none"), help="Use time intervals where times are known, or never.")
     waits: int = setting(366, at_least=2, help="Classes of time intervals: days, the last for all longer ones.")
     smoothing: float = setting(0.5, at_least=0.0, at_most=1.0, help="Exponent of the sum over latent users [β].")
-    edge_weight: str = setting(
-        "attention",
-        choices=tuple(WEIGHTS),
-        help="Edge weights: attention in every step, once an epoch, or 1 as in the release.",
-    )
-    direction: str = setting(
-        "successor", choices=DIRECTIONS, help="The neighbours in a log that an item receives from."
-    )
-    released_loops: bool = setting(False, help="Items without a successor have no self-loop, as in the release.")
+    edge_weight: str = edge_weight_setting()
+    direction: str = direction_setting()
+    released_loops: bool = released_loops_setting()
     dropout: float = setting(0.1, at_least=0.0, at_most=0.95, help="Share of features dropped in training.")
     cuts: int = setting(4, at_least=1, help="Queries drawn from each log in each epoch.")
 

@@ -6,6 +6,7 @@ Shapes: M items, N accounts, R = M + N nodes, E edges, K domains, B batch, D wid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,8 +14,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding_bag, leaky_relu, normalize
 
+from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch
 from lightgc2n.data.dataset import Domain
+from lightgc2n.graph.domain_graph import DIRECTIONS
 from lightgc2n.graph.sequential import Edges
 from lightgc2n.layers.edge_attention import (
     AttentionWeights,
@@ -31,6 +34,22 @@ SLOPE = 0.2  # of the leaky ReLU, TensorFlow's default
 SHORTEST = 1e-6  # shorter vectors are not normalised to length one
 WEIGHTS = {"attention": AttentionWeights, "attention-epoch": RefreshedWeights, "binary": EvenWeights}
 Combine = Callable[[list[Tensor]], Tensor]
+
+
+def edge_weight_setting() -> Any:
+    return setting(
+        "attention",
+        choices=tuple(WEIGHTS),
+        help="Edge weights: attention in every step, once an epoch, or 1 as in the release.",
+    )
+
+
+def direction_setting() -> Any:
+    return setting("successor", choices=DIRECTIONS, help="The neighbours in a log that an item receives from.")
+
+
+def released_loops_setting() -> Any:
+    return setting(False, help="Items without a successor have no self-loop, as in the release.")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from lightgc2n.data.splits import Training
 from lightgc2n.errors import SettingError
 
 LONGEST_CAPTURED = 256  # events: longer sequences would need too much padding to a fixed size
+NO_LATENT_USERS = "this model has no latent users for its events. Train a model that has, such as lightgc2n-plus."
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,7 @@ class Model(nn.Module):
 
     def latent_users(self, encoded: Any, batch: Batch) -> LatentUsers:
         """The latent users of a history, for models that have them."""
-        raise SettingError(
-            "this model has no latent users, so it cannot assign events to them. "
-            "Train a model that has, such as lightgc2n-plus."
-        )
+        raise SettingError(NO_LATENT_USERS)
 
     def refresh(self, known: Training) -> bool:
         """Recount the model's statistics on all events known at query time; return whether the model has such.

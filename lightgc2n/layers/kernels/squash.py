@@ -23,19 +23,20 @@ class _Squash(torch.autograd.Function):
         rows = vectors.reshape(-1, vectors.shape[-1]).contiguous()
         ctx.save_for_backward(rows)
         output = torch.empty_like(rows)
-        _squash[_grid(rows)](rows, output, len(rows), **_sizes(rows))
+        _squash[grid_of(rows, ROWS)](rows, output, len(rows), **_sizes(rows))
         return output.view(vectors.shape)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (rows,) = ctx.saved_tensors
         output = torch.empty_like(rows)
-        _squash_backward[_grid(rows)](rows, gradients[0].contiguous(), output, len(rows), **_sizes(rows))
+        _squash_backward[grid_of(rows, ROWS)](rows, gradients[0].contiguous(), output, len(rows), **_sizes(rows))
         return (output.view(gradients[0].shape),)
 
 
-def _grid(rows: Tensor) -> tuple[int]:
-    return (max(1, triton.cdiv(len(rows), ROWS)),)
+def grid_of(rows: Tensor, block: int) -> tuple[int]:
+    """The number of programs when each computes a block of rows; at least one."""
+    return (max(1, triton.cdiv(len(rows), block)),)
 
 
 def _sizes(rows: Tensor) -> dict[str, int]:

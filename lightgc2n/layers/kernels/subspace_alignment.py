@@ -11,6 +11,8 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from lightgc2n.layers.kernels.squash import grid_of
+
 BLOCK = 32  # items that one program takes
 SMALLEST_SQUARE = tl.constexpr(1e-12)  # `subspaces.SMALLEST_SQUARE`
 SMALLEST_LENGTH = tl.constexpr(1e-12)  # of torch.nn.functional.normalize
@@ -37,7 +39,7 @@ class _Align(torch.autograd.Function):
         ctx.save_for_backward(items, bases, mix, gain)
         ctx.constants = (smoothing * items.shape[1], eps)
         arguments = (items, bases, mix, gain, shift, refined, rows, len(items), *ctx.constants)
-        _align[_grid(items)](*arguments, **_sizes(items, bases))
+        _align[grid_of(items, BLOCK)](*arguments, **_sizes(items, bases))
         return refined, rows
 
     @staticmethod
@@ -45,16 +47,12 @@ class _Align(torch.autograd.Function):
         items, bases, mix, gain = ctx.saved_tensors
         people, width = bases.shape
         to_refined, to_rows = (gradient.contiguous() for gradient in gradients)
-        to_items, grid = torch.empty_like(items), _grid(items)
+        to_items, grid = torch.empty_like(items), grid_of(items, BLOCK)
         partial = items.new_empty(grid[0], people + width + 2, width)  # bases, mix, gain and shift below each other
         arguments = (items, bases, mix, gain, to_refined, to_rows, to_items, partial, len(items), *ctx.constants)
         _align_backward[grid](*arguments, **_sizes(items, bases))
         to_bases, to_mix, to_gain, to_shift = partial.sum(dim=0).split([people, width, 1, 1])
         return to_items, to_bases, to_mix, to_gain[0], to_shift[0], None, None
-
-
-def _grid(items: Tensor) -> tuple[int]:
-    return (max(1, triton.cdiv(len(items), BLOCK)),)
 
 
 def _sizes(items: Tensor, bases: Tensor) -> dict[str, int]:

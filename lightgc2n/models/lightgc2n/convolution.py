@@ -14,9 +14,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightgc2n.devices import device_of, has_kernels, has_matrix_kernels
+from lightgc2n.errors import SettingError
 from lightgc2n.graph.sequential import Edges, SequentialGraph
 from lightgc2n.layers.sparse import WeightedSum, rows_of
 from lightgc2n.layers.squash import squash
+from lightgc2n.models.contract import NO_LATENT_USERS
 from lightgc2n.models.lightgc2n.capsules import DynamicRouting, SumOfUsers, routing_weights
 from lightgc2n.models.lightgc2n.item_attention import AttentionOfAllAccounts, attend
 
@@ -224,10 +226,19 @@ class CapsuleLayer(nn.Module):
         return squash(self.from_users(from_users) + self.from_before(from_before))  # Eq. 9, 10
 
 
-class PlainConvolution(nn.Module):
-    """Ablation of GC²N (w/o C): a graph convolution on the same M with one node for each account."""
+class OneVectorAccounts(nn.Module):
+    """The base of convolutions in which an account is one vector, without latent users."""
 
     has_latent_users = False
+
+    def latent_users(
+        self, neighbours: Neighbourhood, items: list[Float[Tensor, "M D"]]
+    ) -> tuple[Float[Tensor, "B A T"], Float[Tensor, "B A"]]:
+        raise SettingError(NO_LATENT_USERS)
+
+
+class PlainConvolution(OneVectorAccounts):
+    """Ablation of GC²N (w/o C): a graph convolution on the same M with one node for each account."""
 
     def __init__(self, graph: GraphSums, width: int, capsule_width: int, layers: int) -> None:
         super().__init__()
@@ -251,17 +262,9 @@ class PlainConvolution(nn.Module):
             total = total + layer(self.graph.of_neighbours(capsules, neighbours)[1])
         return total
 
-    def latent_users(
-        self, neighbours: Neighbourhood, items: list[Float[Tensor, "M D"]]
-    ) -> tuple[Float[Tensor, "B A T"], Float[Tensor, "B A"]]:
-        """Not called: an account is one vector."""
-        raise NotImplementedError
 
-
-class NoConvolution(nn.Module):
+class NoConvolution(OneVectorAccounts):
     """Ablation of GC²N and its graph (w/o A): projected embeddings."""
-
-    has_latent_users = False
 
     def __init__(self, width: int, capsule_width: int) -> None:
         super().__init__()
@@ -272,12 +275,6 @@ class NoConvolution(nn.Module):
 
     def accounts(self, neighbours: Neighbourhood, items: list[Float[Tensor, "M D"]]) -> Float[Tensor, "B D"]:
         return self.project(neighbours.start)
-
-    def latent_users(
-        self, neighbours: Neighbourhood, items: list[Float[Tensor, "M D"]]
-    ) -> tuple[Float[Tensor, "B A T"], Float[Tensor, "B A"]]:
-        """Not called: an account is one vector."""
-        raise NotImplementedError
 
 
 def _reordered(edges: Edges, order: np.ndarray) -> Edges:

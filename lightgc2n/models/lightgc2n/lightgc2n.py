@@ -141,8 +141,6 @@ class LightGC2N(Model):
     @torch.no_grad()
     def latent_users(self, encoded: Encoded, batch: Batch) -> LatentUsers:
         """The latent users of a history; its distinct items are the neighbours, as in `fold_in_scores`."""
-        if not self.has_latent_users:
-            return super().latent_users(encoded, batch)
         neighbours = self.from_history(batch)
         ownership, weight = self.convolution.latent_users(neighbours, encoded.layers)  # Eq. 5, 12, normalised over A
         column = columns_of(batch.history, neighbours.items, neighbours.known)[:, None, :]
