@@ -57,7 +57,7 @@ def people(
     People are named by letters. For a run, the model that finds them is learned from its training logs at the first
     call and stored in the run's folder. A bundle contains it unless it was exported with --no-people.
     """
-    from lightgc2n.data.title_files import read_titles
+    from lightgc2n.data.catalogue import read_titles
     from lightgc2n.recommending.loading import load
 
     known = read_titles(titles) if titles is not None else {}

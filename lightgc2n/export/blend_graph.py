@@ -8,6 +8,7 @@ neighbours count, K followers or neighbours kept.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -28,7 +29,6 @@ from lightgc2n.export.onnx_builder import (
     concat,
     where,
 )
-from lightgc2n.export.plus_bonuses import FEWEST_CODES, Pairs, room_in_bytes
 from lightgc2n.models.plus.blend import (
     BEHIND,
     FOLLOWER_FADE,
@@ -47,6 +47,8 @@ from lightgc2n.models.plus.plus import LightGC2NPlus
 from lightgc2n.models.plus.transitions import SHRINKAGE, NoTransitions, PairCounts
 from lightgc2n.models.plus.trends import Trends
 
+Bonus = tuple[Value, Value]  # items [B, C], and what is added to the score of each
+CODES, FEWEST_CODES = 256, 16  # codes of a byte, and the fewest that counts need
 FALL = 0.85  # of a neighbour's share from one code to the next
 LOWEST_FALL = 1e-3  # of the largest share of a row; more codes make smaller steps, not smaller shares
 SMALLEST_SUM = 1e-9
@@ -288,3 +290,74 @@ def _rankable(graph: Graph, model: LightGC2NPlus) -> Value | None:
     bits = graph.weight("blend.rankable", np.packbits(flags, bitorder="little")).cast(INT32).unsqueeze(1) / places
     bits = graph.add("Mod", bits, graph.constant(np.array(2, dtype=np.int32)))
     return bits.reshape(-1).slice(0, len(flags), 0).cast(BOOL)
+
+
+class Pairs:
+    """The followers of all items in one array, without padding."""
+
+    def __init__(self, columns: Any, counts: Any, name: str = "followers", fewest_codes: int | None = None) -> None:
+        """Of the given table.
+
+        Args:
+            name: of the weights in the graph.
+            fewest_codes: that counts need where they are few bytes; fractions need more than whole counts.
+        """
+        self.name, self.fewest_codes = name, fewest_codes
+        real = counts > 0
+        kept = real.sum(axis=1)
+        self.most = max(1, int(kept.max(initial=0)))
+        self.kept = np.concatenate([[0], kept]).astype(np.uint8 if self.most <= np.iinfo(np.uint8).max else np.int32)
+        self.items = len(columns)
+        # At least one pair, since Gather needs a nonempty table.
+        self.columns = columns[real].astype(np.int64) if real.any() else np.zeros(1, dtype=np.int64)
+        self.counts = counts[real].astype(np.float32) if real.any() else np.zeros(1, dtype=np.float32)
+
+    def after(self, graph: Graph, int8: bool, asked: Value) -> tuple[Value, Value, Value]:
+        """The followers of these items, how often each followed, and which of them are there, [..., C]."""
+        first = self.first_in(graph)
+        place = first.gather(asked).unsqueeze(2) + graph.constant(np.arange(self.most, dtype=np.int32))
+        there = (place < first.gather(asked + 1).unsqueeze(2)).cast(FLOAT)
+        place = place.at_most(graph.constant(np.array(len(self.columns) - 1, dtype=np.int32)))
+        return *(self.packed_in if int8 else self.floats_in)(graph, place), there
+
+    def first_in(self, graph: Graph) -> Value:
+        """The offsets of the pairs of each item; summed when the graph is loaded."""
+        return graph.add("CumSum", graph.weight(f"{self.name}.kept", self.kept).cast(INT32), 0)
+
+    def floats_in(self, graph: Graph, place: Value) -> Bonus:
+        """The followers at these indices, and their counts."""
+        small = np.uint16 if self.items <= np.iinfo(np.uint16).max else np.int32
+        columns = graph.weight(f"{self.name}.columns", self.columns.astype(small)).gather(place)
+        return columns.cast(INT64), graph.weight(f"{self.name}.counts", self.counts).gather(place)
+
+    def packed_in(self, graph: Graph, place: Value) -> Bonus:
+        """The same, packed: the lower bits of a follower, and a byte with its higher bits and the code of its count."""
+        whole = not (self.counts % 1).any()  # fractions, as of followers several steps on, want more codes
+        fewest = self.fewest_codes or (FEWEST_CODES if whole else 4 * FEWEST_CODES)
+        low, high, codes = room_in_bytes(self.items, fewest)
+        code, values = coded(self.counts, codes)
+        lower = (self.columns % low).astype(np.min_scalar_type(low - 1))
+        byte = (self.columns // low + high * code).astype(np.uint8)
+        packed = graph.weight(f"{self.name}.bytes", byte).gather(place).cast(INT64)
+        columns = (
+            graph.weight(f"{self.name}.lower", lower).gather(place).cast(INT64) + graph.add("Mod", packed, high) * low
+        )
+        return columns, graph.weight(f"{self.name}.values", values).gather(packed / high)
+
+
+def room_in_bytes(items: int, fewest: int = FEWEST_CODES) -> tuple[int, int, int]:
+    """The number of values of an item's lower bits, of its higher bits, and of codes in the rest of a byte."""
+    for low in (2**8, 2**16, 2**32):
+        high = int(2 ** ((items - 1) // low).bit_length())
+        if high * fewest <= CODES:
+            break
+    return low, high, CODES // high
+
+
+def coded(counts: Any, codes: int) -> tuple[Any, Any]:
+    """A code for each count, and the count of each code: exact if there are few different counts, else the nearest."""
+    values = np.unique(counts)
+    if len(values) > codes:  # evenly on a logarithmic scale, which is how a count becomes a bonus
+        values = np.unique(np.exp(np.linspace(np.log(values[0]), np.log(values[-1]), codes)).astype(np.float32))
+    bounds = np.sqrt(values[1:] * values[:-1])
+    return np.searchsorted(bounds, counts).astype(np.uint8), values.astype(np.float32)

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-from lightgc2n.export.blend_graph import write_blend, write_leaving
+from lightgc2n.export.blend_graph import Bonus, Pairs, write_blend, write_leaving
 from lightgc2n.export.onnx_builder import (
+    FLOAT,
     LAST,
     NOTHING,
     ByteTable,
@@ -27,9 +28,10 @@ from lightgc2n.export.onnx_builder import (
     array,
     concat,
 )
-from lightgc2n.export.plus_bonuses import write_calibration, write_followers, write_memory
 from lightgc2n.models.plus.plus import LightGC2NPlus
+from lightgc2n.models.plus.repeats import LEAK, RECENT, NoRepeatMemory, RepeatMemory
 from lightgc2n.models.plus.same_person import SHARPNESS, NewestEventState, OnePerson, PersonState, SamePerson
+from lightgc2n.models.plus.transitions import NoTransitions, Transitions
 from lightgc2n.models.plus.trends import Trends
 
 SMALLEST_NORM = 1e-12
@@ -147,3 +149,101 @@ def _normed(tables: Tables, state: PersonState | NewestEventState, given: Value)
 
 def _gemm(tables: Tables, name: str, given: Value, weight: Any, bias: Any) -> Value:
     return tables.graph.add("Gemm", given, tables.numbers(name, weight), tables.numbers(f"{name}.bias", bias))
+
+
+FAR = 1e30
+
+
+def write_followers(
+    graph: Graph,
+    tables: Tables,
+    followers: Transitions | NoTransitions,
+    events: Events,
+    like: Value,
+    newest: int,
+    leaving: Value | None = None,
+) -> list[Bonus]:
+    """The followers of each of the newest events, and the bonus of each.
+
+    Args:
+        leaving: how often each item was followed, where the graph has that table for other reasons too.
+    """
+    if isinstance(followers, NoTransitions):
+        return []
+    pairs = Pairs(array(followers.columns), array(followers.counts))
+    newest_items, known, like = (value.slice(-newest, LAST, 1) for value in (events.items, events.there, like))
+    columns, counts, there = pairs.after(graph, tables.int8, newest_items)
+    # Parameters stand by age, columns by time: the newest event is the last one.
+    by_age = {name: array(getattr(followers, name))[:newest][::-1].copy() for name in ("weight", "person", "floor")}
+    left = _one_over_leaving(tables, followers, newest_items, leaving)
+    share = counts * (left * graph.constant(np.exp(-by_age["floor"]))).unsqueeze(2)
+    weight = (like * graph.constant(by_age["person"]) + graph.constant(by_age["weight"])) * known
+    bonus = (share * there + 1.0).apply("Log") * weight.unsqueeze(2)
+    return [(columns.reshape(0, newest * pairs.most), bonus.reshape(0, newest * pairs.most))]
+
+
+def _one_over_leaving(tables: Tables, followers: Transitions, asked: Value, leaving: Value | None) -> Value:
+    """What the counts of followers are multiplied with, [B, L]."""
+    if leaving is not None:
+        return (leaving.gather(asked) + float(followers.shrinking.exp())).apply("Reciprocal")
+    # The root of one over a count is near enough to 1 for half precision, and squared here.
+    left = tables.numbers("followers.left", array((followers.leaving + followers.shrinking.exp()).rsqrt())).gather(
+        asked
+    )
+    return left * left
+
+
+def write_memory(
+    graph: Graph, tables: Tables, memory: RepeatMemory | NoRepeatMemory, events: Events, like: Value, longest: int
+) -> list[Bonus]:
+    """The items of the history, and the bonus of each at its newest event; calibrated on validation."""
+    if isinstance(memory, NoRepeatMemory):
+        return []
+    added, times, _ = memory.balance.tolist()
+    counts, features = _features(graph, events, like, longest)
+    inner, outer = memory.inner, memory.outer
+    map_, shift = tables.numbers("memory.inner", array(inner.weight).T), array(inner.bias)
+    hidden = (features @ map_ + tables.numbers("memory.inner.bias", shift)).apply("Relu")
+    out = tables.numbers("memory.outer", times * array(outer.weight).T)
+    bonus = (hidden @ out).squeeze(2) + (times * float(outer.bias) + added)
+    readiness = tables.numbers("memory.readiness", times * array(memory.readiness))
+    return [(events.items, (bonus + readiness.gather(events.items)) * counts)]
+
+
+def write_calibration(graph: Graph, memory: RepeatMemory | NoRepeatMemory, scores: Value, events: Events) -> Value:
+    """The scores with repeat calibration: items of the history are pulled up to a rank chosen on validation."""
+    if isinstance(memory, NoRepeatMemory) or memory.place == 0:
+        return scores
+    hidden = events.there * (-2 * FAR) + FAR  # padding hides no item
+    others = graph.add("ScatterElements", scores, events.items, hidden, axis=1, reduction="min")
+    best, _ = graph.add_many("TopK", 2, others, [min(memory.place, len(memory.readiness))], axis=1)
+    place, own = best.slice(-1, LAST, 1), graph.add("GatherElements", scores, events.items, axis=1)
+    drawn = (own - place).apply("LeakyRelu", alpha=LEAK) + place
+    there = events.there * (place >= -FAR / 2).cast(FLOAT)  # a small catalogue may have fewer other items
+    return graph.add(
+        "ScatterElements", scores, events.items, drawn * there + (there - 1.0) * FAR, axis=1, reduction="max"
+    )
+
+
+def _features(graph: Graph, events: Events, like: Value, longest: int) -> tuple[Value, Value]:
+    """The mask of each item's newest event [B, T], and the features of `repeats.describe` there."""
+    numbers = events.numbers
+    width = numbers.size(1)
+    same = numbers.unsqueeze(2).equal(numbers.unsqueeze(1)).cast(FLOAT)
+    ages = np.arange(longest, 0, -1, dtype=np.float32)  # of the columns: the newest event has age 1
+    age = graph.weight("memory.ages", ages).slice(width * -1, LAST, 0)
+    place = age * -1.0 + (longest + 1.0)
+    newest = (same * place).max(2).equal(place).cast(FLOAT) * events.there
+    order = graph.add("CumSum", newest, 1, reverse=1).at_least(1.0)  # 1 for the newest distinct item
+    count, length = same.sum(2), events.count().at_least(1.0)
+    now = same.slice(-1, LAST, 1)  # [B, 1, T]
+    before = now.slice(0, -1, 2)
+    followed = (before @ same.slice(1, LAST, 1)).squeeze(1)  # how often this came right after what is newest now
+    earlier = before.sum(2)
+    long, ones = order.apply("Log"), events.there
+    features = (
+        age.apply("Log") * ones, long, count.apply("Log"), length.apply("Log") * ones,
+        age.equal(1.0).cast(FLOAT) * ones, (order < RECENT + 0.5).cast(FLOAT),
+        (followed + 1.0).apply("Log"), followed / (earlier + 1.0), count / length, like, like * long,
+    )  # fmt: skip
+    return newest, concat([feature.unsqueeze(2) for feature in features], 2)

@@ -14,8 +14,8 @@ import onnx
 from lightgc2n.baselines.counting import Markov, MarkovRecency, Popularity, Recency, Trending
 from lightgc2n.baselines.neighbours import DECIMALS, ItemKnn
 from lightgc2n.baselines.simple import POPULARITY_WEIGHT, SimpleBaseline
+from lightgc2n.export.blend_graph import Pairs
 from lightgc2n.export.onnx_builder import INT64, LAST, Events, Graph, ModelOutputs, Tables, Value, array
-from lightgc2n.export.plus_bonuses import Pairs
 from lightgc2n.layers.sparse import SparseRows
 
 DOUBLE = onnx.TensorProto.DOUBLE

@@ -15,10 +15,9 @@ from lightgc2n import __version__
 from lightgc2n.baselines.neighbours import ItemKnn
 from lightgc2n.baselines.sasrec import SASRec
 from lightgc2n.baselines.simple import SimpleBaseline
-from lightgc2n.data.catalogue import Catalogue, CatalogueEntry, format_catalogue
+from lightgc2n.data.catalogue import Catalogue, CatalogueEntry, format_catalogue, read_titles
 from lightgc2n.data.dataset import stored_checksum
 from lightgc2n.data.splits import Split
-from lightgc2n.data.title_files import read_titles
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.export.account_tables import write_people, write_server
 from lightgc2n.export.lightgc2n_graph import write_lightgc2n

@@ -20,8 +20,7 @@ from fastapi import Request
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from lightgc2n.data.catalogue import Catalogue
-from lightgc2n.data.title_files import read_titles
+from lightgc2n.data.catalogue import Catalogue, read_titles
 from lightgc2n.errors import LightGC2NError
 from lightgc2n.recommending.bundle_files import CONFIG, PEOPLE, SERVER, SUMS
 from lightgc2n.recommending.load_bundle import load_bundle

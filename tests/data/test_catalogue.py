@@ -1,4 +1,4 @@
-"""The catalogue of a dataset: from an item file and from the titles of a log, kept by everything that copies data."""
+"""The catalogue of a dataset, from an item file and from the titles of a log, and files of titles."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from lightgc2n.data.catalogue import CatalogueEntry, join_catalogues
+from lightgc2n.data.catalogue import CatalogueEntry, join_catalogues, read_titles
 from lightgc2n.data.dataset import CATALOGUE, load_dataset, verify_dataset
 from lightgc2n.data.forget_dataset import forget_in_dataset
 from lightgc2n.data.formats.item_tables import read_items
@@ -172,3 +172,33 @@ def test_titles_of_the_log_complete_the_item_file() -> None:
         "2": CatalogueEntry("Two"),
         "3": CatalogueEntry("Three", from_log=True),
     }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1\tThe First\n3\tThree; or more\n",
+        "item_id\ttitle\tcategories\n1\tThe First\tDrama\n3\tThree; or more\t\n",
+        "Title,Movie ID,year\nThe First,1,1999\nThree; or more,3,\n",
+        'movieId;name\n1;"The First"\n3;"Three; or more"\n\n4;\n',
+    ],
+)
+def test_tables_and_pairs(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "titles"
+    path.write_text(text, encoding="utf-8-sig")
+    assert read_titles(path) == {"1": "The First", "3": "Three; or more"}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", "holds no title"),
+        ("id,title\n1\n", ":2: expected the columns of the header"),
+        ("1,One\n", ":1: expected an"),
+    ],
+)
+def test_what_is_no_title_file(text: str, found: str, tmp_path: Path) -> None:
+    path = tmp_path / "titles"
+    path.write_text(text)
+    with pytest.raises(DataError, match=found):
+        read_titles(path)

@@ -8,8 +8,8 @@ import onnx
 import onnxruntime
 import pytest
 
+from lightgc2n.export.blend_graph import Pairs, coded, room_in_bytes
 from lightgc2n.export.onnx_builder import FLOAT, INT64, Graph, Tables, Value, as_bytes, concat
-from lightgc2n.export.plus_bonuses import Pairs, coded, room_in_bytes
 from lightgc2n.export.write_bundle import write_weights
 
 

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from lightgc2n.data.catalogue import CatalogueEntry
+from lightgc2n.data.catalogue import CatalogueEntry, read_titles
 from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.formats.item_tables import read_items
-from lightgc2n.data.title_files import read_titles
 from lightgc2n.synthetic.household_titles import household_catalogue, titles_of, write_titles
 from lightgc2n.synthetic.households import HouseholdConfig, build_world, generate
 

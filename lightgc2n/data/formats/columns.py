@@ -14,8 +14,8 @@ import numpy.typing as npt
 import polars as pl
 
 from lightgc2n.config import unknown_name
+from lightgc2n.data.catalogue import plain_name
 from lightgc2n.data.formats.rows import CONTROL_CHARACTERS, FILTER, SHOWN, WHERE, RowFilter
-from lightgc2n.data.title_files import plain_name
 from lightgc2n.errors import DataError, SettingError, option
 
 REQUIRED = ("account", "item")

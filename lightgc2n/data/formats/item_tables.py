@@ -7,13 +7,12 @@ from typing import Any
 
 import polars as pl
 
-from lightgc2n.data.catalogue import IMAGE, CatalogueEntry
+from lightgc2n.data.catalogue import IMAGE, ITEM_COLUMNS, CatalogueEntry, plain_name
 from lightgc2n.data.formats.blocks import Record, plain_suffix, read_blocks
 from lightgc2n.data.formats.columns import listed
 from lightgc2n.data.formats.file_formats import DELIMITERS, Separated
 from lightgc2n.data.formats.rows import LONGEST_ID, BadRowError, record_text, shown
 from lightgc2n.data.formats.typed_tables import open_frame
-from lightgc2n.data.title_files import ITEM_COLUMNS, plain_name
 from lightgc2n.errors import DataError, option
 
 MOVIES = Separated("::", fixed_names=("item", "title", "genres"))  # 0068646::The Godfather (1972)::Crime|Drama
