@@ -5,6 +5,7 @@ Int8 bundles store vectors with four bits a number, and days as float32, which i
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import save
@@ -31,6 +32,7 @@ from lightgc2n.recommending.bundle_files import (
 from lightgc2n.recommending.bundle_files import VECTORS as ACCOUNT_VECTORS
 from lightgc2n.recommending.histories import Histories
 from lightgc2n.recommending.load_bundle import DAYS, EVENTS, FOLD, NIBBLE_MIDDLE, TABLES, VECTORS, finder_constants
+from lightgc2n.recommending.population import Population
 
 STRANGERS = 1  # item tables that a history outside the training data needs: the first
 
@@ -81,7 +83,13 @@ def _contiguous(arrays: dict[str, Array]) -> dict[str, Array]:
 
 
 def write_server(
-    folder: Path, histories: Histories, with_histories: bool, model: Model, finder: PeopleFinder | None, int8: bool
+    folder: Path,
+    histories: Histories,
+    with_histories: bool,
+    model: Model,
+    finder: PeopleFinder | None,
+    int8: bool,
+    population: Population | None = None,
 ) -> None:
     """Write the server part beside a finished device part."""
     server, accounts = folder / SERVER, histories.dataset.accounts
@@ -93,7 +101,10 @@ def write_server(
         (server / ACCOUNT_VECTORS).write_bytes(save({"account": account_vectors(model)}))
     if finder is not None:
         write_account_tables(server, finder, int8)
-    write_manifest(server, SERVER_FACTS, {"device": device_checksum(folder), "accounts": len(accounts)})
+    facts: dict[str, Any] = {"device": device_checksum(folder), "accounts": len(accounts)}
+    if population is not None:
+        facts["population"] = population.as_json()
+    write_manifest(server, SERVER_FACTS, facts)
 
 
 def _histories(histories: Histories, model: Model) -> dict[str, Array]:

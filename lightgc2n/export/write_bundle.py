@@ -20,6 +20,7 @@ from lightgc2n.data.dataset import stored_checksum
 from lightgc2n.data.splits import Split
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.export.account_tables import write_people, write_server
+from lightgc2n.export.beside import best_simple_baseline
 from lightgc2n.export.lightgc2n_graph import write_lightgc2n
 from lightgc2n.export.onnx_builder import HISTORY, INT64, OPSET, Array, Graph, ModelOutputs, Tables, add_outputs
 from lightgc2n.export.plus_graph import write_plus
@@ -49,6 +50,7 @@ from lightgc2n.recommending.bundle_files import (
 )
 from lightgc2n.recommending.bundle_parts import POPULARITY
 from lightgc2n.recommending.load_run import TorchScorer, load_with_split
+from lightgc2n.recommending.population import population_of
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.training.runs import RunPlan, plan_of, versions
 from lightgc2n.zoo import ZOO
@@ -73,18 +75,39 @@ def export_run(
     refuse_existing(out, force)
     plan = plan_of(run) if data is None else replace(plan_of(run), data=data)
     recommender, split = load_with_split(run, data)
-    return write_bundle(recommender, split, plan, out, options, force)
+    return write_bundle(recommender, split, plan, out, options, force, run)
 
 
 def write_bundle(
-    recommender: Recommender, split: Split | None, plan: RunPlan, out: Path, options: ExportOptions, force: bool = False
+    recommender: Recommender,
+    split: Split | None,
+    plan: RunPlan,
+    out: Path,
+    options: ExportOptions,
+    force: bool = False,
+    run: Path | None = None,
 ) -> dict[str, Any]:
-    """Write the bundle of a recommender whose run has this plan; without a split it is not measured."""
+    """Write the bundle of a recommender whose run has this plan; without a split it is not measured.
+
+    Args:
+        run: the run's folder; if it belongs to a comparison, the card has the best simple baseline beside the model.
+    """
     model = _exportable_model(recommender)
     catalogue = _catalogue(options.titles, recommender)
     graph, answer = write_graph(model, len(recommender.dataset.items), options.int8)
     finder = _finder(recommender) if options.people else None
     config = _config(recommender, model, split, plan, options, answer) | {"people": finder is not None}
+    measured = config["metrics"]
+    if (
+        run is not None
+        and measured
+        and (
+            baseline := best_simple_baseline(
+                run, config["data"]["checksum"], measured["targets"], list(measured["values"])
+            )
+        )
+    ):
+        measured["baseline"] = baseline
     if isinstance(model, LightGC2NPlus) and model.blend.is_fitted:
         config["blend"] = True
     if isinstance(model, ItemKnn):
@@ -100,7 +123,8 @@ def write_bundle(
         (new / CARD).write_text(model_card(config, sizes, with_accounts), encoding="utf-8")
         write_manifest(new, CONFIG, config)
         if with_accounts:
-            write_server(new, recommender.source.histories, options.histories, model, finder, options.int8)
+            people = population_of(recommender) if finder is not None and options.histories else None
+            write_server(new, recommender.source.histories, options.histories, model, finder, options.int8, people)
         _refuse_changed_data(plan, recommender)
     return config
 
@@ -324,9 +348,20 @@ def _metrics(metrics: Mapping[str, Any]) -> list[str]:
     if not metrics:
         return ["Not measured: the counts of this refreshed run include all events, so no test target was left."]
     lines = [f"Of {metrics['targets']:,} test targets, ranked among all items of their domain, seen ones included:", ""]
-    lines += ["| metric | % |", "|---|---|"]
-    return lines + [f"| {name} | {100 * value:.2f} |" for name, value in metrics["values"].items()]
+    baseline = metrics.get("baseline")
+    if baseline is None:
+        lines += ["| metric | % |", "|---|---|"]
+        lines += [f"| {name} | {100 * value:.2f} |" for name, value in metrics["values"].items()]
+        return [*lines, "", NO_BASELINE]
+    lines += [f"| metric | this model % | {baseline['name']} % |", "|---|---|---|"]
+    lines += [
+        f"| {name} | {100 * value:.2f} | {100 * baseline['values'][name]:.2f} |"
+        for name, value in metrics["values"].items()
+    ]
+    return [*lines, "", f"{baseline['name']} is the best simple baseline of the comparison that the run belongs to."]
 
+
+NO_BASELINE = "No simple baseline was measured beside it: export a run of `lightgc2n compare` to have one here."
 
 WRITERS: dict[type, Callable[..., ModelOutputs]] = {
     LightGC2N: write_lightgc2n,

@@ -151,6 +151,7 @@ class BundleFiles:
     checksum: str  # of both parts
     accounts: int  # the number that server.json declares
     states: dict[str, State]  # of each file when its checksum was computed
+    population: dict[str, Any] | None = None  # of server.json: how many people the accounts have
 
     def read(self, name: str) -> bytes:
         """The content of a file; raise an error if it changed since its checksum was verified."""
@@ -206,7 +207,9 @@ def open_bundle(folder: Path) -> BundleFiles:
     SERVER_FIELDS.check(facts, f"{folder / SERVER / SERVER_FACTS}: ")
     if facts["device"] != checksum:
         raise DataError(f"{folder / SERVER}: belongs to another device part. Keep the two of one export together.")
-    return BundleFiles(folder, config, device, server, _of_both(checksum, second), facts["accounts"], states)
+    return BundleFiles(
+        folder, config, device, server, _of_both(checksum, second), facts["accounts"], states, facts.get("population")
+    )
 
 
 def device_checksum(folder: Path) -> str:

@@ -228,7 +228,20 @@ CONFIG_FIELDS = Fields(
         **{"int8": Flag(), "people": Flag(), "blend": Flag(), "pairs_per_event": Whole(1, 2**20)},
     },
 )
-SERVER_FIELDS = Fields({"device": Text(64, 64), "accounts": Whole(0, MOST_ITEMS)}, {})
+EXAMPLE = Fields(
+    {
+        "account": Text(),
+        "count": Whole(1, MOST_PEOPLE),
+        "confidence": Number(0, 1),
+        "events": Whole(1, MOST_EVENTS),
+    },
+    {},
+)
+POPULATION = Fields(  # how many people the accounts have; bundles of earlier versions do not say
+    {"accounts": Whole(0, MOST_ITEMS), "counts": ListOf(Whole(0, MOST_ITEMS), at_least=1), "examples": ListOf(EXAMPLE)},
+    {},
+)
+SERVER_FIELDS = Fields({"device": Text(64, 64), "accounts": Whole(0, MOST_ITEMS)}, {"population": POPULATION})
 FINDER_CONSTANTS = Fields(  # with which the page finds people; bundles of earlier versions do not have them
     {},
     {

@@ -90,7 +90,11 @@ def _write_server(files: BundleFiles, new: Path, accounts: list[str], gone: Bool
     if ACCOUNT_TABLES in files.server:
         arrays = load_file(old / ACCOUNT_TABLES)
         (new / ACCOUNT_TABLES).write_bytes(save(arrays | {"fold": arrays["fold"][~gone]}))
-    write_manifest(new, SERVER_FACTS, read_json(old / SERVER_FACTS) | {"accounts": len(left)})
+    facts = read_json(old / SERVER_FACTS) | {"accounts": len(left)}
+    if "population" in facts:
+        examples = [one for one in facts["population"]["examples"] if one["account"] in set(left)]
+        facts["population"] = facts["population"] | {"examples": examples}
+    write_manifest(new, SERVER_FACTS, facts)
 
 
 def _without_lines(arrays: dict[str, Any], gone: Booleans) -> dict[str, Any]:

@@ -148,6 +148,7 @@ class Source:
         finder: returns the people finder; raises an error where people cannot be found.
         config: of a bundle the content of its config.json.
         card: of a bundle its model card.
+        population: of a bundle the summary of all accounts (population.py), where it has one.
     """
 
     histories: Histories
@@ -156,6 +157,7 @@ class Source:
     catalogue: Callable[[], Catalogue] = dict
     config: Mapping[str, Any] = field(default_factory=dict)
     card: str = ""
+    population: Mapping[str, Any] | None = None
 
 
 def whole_logs(dataset: Dataset) -> tuple[Longs, Longs]:

@@ -65,7 +65,8 @@ def load_bundle(folder: Path, threads: int = 1) -> Recommender:
     everyone = np.ones(len(server.dataset.accounts), dtype=bool)
     histories = Histories(server.dataset, everyone, stored=not server.without_histories)
     catalogue = device.catalogue
-    source = Source(histories, _finder_of(finder), finder is not None, lambda: catalogue, device.config, device.card)
+    source = Source(histories, _finder_of(finder), finder is not None, lambda: catalogue, device.config, device.card,
+                    files.population)  # fmt: skip
     return Recommender(device.model, scorer, source)
 
 

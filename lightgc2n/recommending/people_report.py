@@ -36,19 +36,22 @@ def people_report(
     people: People,
     catalogue: Sequence[str],
     categories: Sequence[Sequence[str]],
+    domains: Sequence[str],
     popularity: Longs,
     lists: Sequence[Recommendations],
     together: Recommendations | None,
     whole: Recommendations,
     notes: tuple[str, ...],
 ) -> AccountPeople:
-    """The people of an account by item ids and letters.
+    """The people of an account by item ids and letters. Where an item has no category, its domain stands for it.
 
     Args:
         categories: of the item of each event; empty where none are known.
+        domains: of the item of each event; empty where the catalogue has one domain.
         popularity: training events of each item.
         lists: one for each person.
     """
+    groups = [names or ((domains[event],) if domains else ()) for event, names in enumerate(categories)]
     return AccountPeople(
         account_id=account_id,
         count=people.count,
@@ -56,7 +59,7 @@ def people_report(
         chances=tuple(people.chances.tolist()),
         events=_events(history, people, catalogue),
         people=tuple(
-            _person(number, history, people, catalogue, categories, popularity, own) for number, own in enumerate(lists)
+            _person(number, history, people, catalogue, groups, popularity, own) for number, own in enumerate(lists)
         ),
         together=together,
         whole=whole,
@@ -79,7 +82,7 @@ def _person(
     history: History,
     people: People,
     catalogue: Sequence[str],
-    categories: Sequence[Sequence[str]],
+    groups: Sequence[Sequence[str]],
     popularity: Longs,
     own: Recommendations,
 ) -> Person:
@@ -87,7 +90,7 @@ def _person(
     owner = people.share.argmax(axis=1)
     theirs = np.flatnonzero(owner == number)
     likes = characteristic_items(history.items, owner, number, popularity, LIKES)
-    liked = preferences([categories[event] for event in theirs.tolist()], CATEGORIES)
+    liked = preferences([groups[event] for event in theirs.tolist()], CATEGORIES)
     weight = (owner == number).astype(np.float64) if len(theirs) else people.share[:, number]
     active = None if history.times is None else activity(history.times, weight)
     return Person(

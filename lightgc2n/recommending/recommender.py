@@ -158,9 +158,13 @@ class Recommender:
             lists = list(self._lists([batch], [account] * people.count, [()] * people.count))
             together = self._list_for_all(PreparedQuery(account, batch, ()))
         return people_report(
-            account, events, people, self.dataset.items, self._categories_of(events.items), self.scorer.popularity,
-            lists, together, whole_list, notes,
+            account, events, people, self.dataset.items, self._categories_of(events.items),
+            self._domains_of(events.items), self.scorer.popularity, lists, together, whole_list, notes,
         )  # fmt: skip
+
+    def count_people(self, account: str) -> People:
+        """The people behind a known account, without lists."""
+        return self._find_people(account, self._histories.of_accounts([account]), None, None)[1]
 
     def ownership(self, account: str | None = None, history: Sequence[str] | None = None) -> Ownership:
         """The share of each latent user in each event of an account, of an account with another history, or of one.
@@ -261,17 +265,16 @@ class Recommender:
         people = by_weight(self.finder.find(events.items, events.times, row=row))
         return events, people, (_left_out(newest.start),) if newest.start else ()
 
-    def _categories_of(self, items: Ints) -> list[Sequence[str]]:
-        """The categories of each item; where the catalogue has none, its domain if there are several."""
-        catalogue, names, domains = self.catalogue, self.dataset.items, self.dataset.domains
-        several = len(domains) > 1
+    def _categories_of(self, items: Ints) -> list[tuple[str, ...]]:
+        """The categories of each item; empty where the catalogue has none."""
+        entries = (self.catalogue.get(self.dataset.items[item]) for item in items.tolist())
+        return [entry.categories if entry is not None else () for entry in entries]
+
+    def _domains_of(self, items: Ints) -> list[str]:
+        """The domain of each item; empty where there is only one."""
+        domains = self.dataset.domains
         stops = np.array([domain.stop for domain in domains])
-        of_domain = np.searchsorted(stops, items, side="right").tolist()
-        entries = (catalogue.get(names[item]) for item in items.tolist())
-        return [
-            entry.categories if entry is not None and entry.categories else (domains[own].name,) if several else ()
-            for entry, own in zip(entries, of_domain, strict=True)
-        ]
+        return [domains[own].name for own in np.searchsorted(stops, items, side="right")] if len(domains) > 1 else []
 
     def _by_person(self, events: History, people: People) -> Queries:
         return self._histories.of_people(events, people.share.argmax(axis=1), people.count)

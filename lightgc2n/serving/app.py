@@ -17,12 +17,13 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import FileResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lightgc2n import __version__
 from lightgc2n.errors import DataError
 from lightgc2n.recommending.bundle_files import open_regular
+from lightgc2n.serving.api_docs import docs_page
 from lightgc2n.serving.errors import (
     HEADER,
     RefusedError,
@@ -40,6 +41,7 @@ from lightgc2n.serving.service import CLIENT_GONE, ServedBundle, Service
 
 PAGE = Path(__file__).parent / "page"
 RUNTIME = "ort"  # the folder of onnxruntime-web inside the page; scripts/fetch-web makes it
+SWAGGER = "swagger/swagger-ui-bundle.js"  # likewise
 CHUNK = 64 * 1024
 OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 TYPES = {
@@ -75,6 +77,10 @@ def add_file_routes(app: FastAPI, service: Service) -> None:
     @app.get("/", include_in_schema=False)
     async def page(request: Request) -> Response:
         return _file_response(request, known.get("index.html"))
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(docs_page(app.openapi(), interactive=SWAGGER in known))
 
     @app.get("/page/{name:path}", include_in_schema=False)
     async def page_file(request: Request, name: str) -> Response:
@@ -210,7 +216,7 @@ def create_app(service: Service) -> FastAPI:
         version=__version__,
         description="Recommendations for accounts that several people share.",
         lifespan=lifespan,
-        docs_url=None,  # they load scripts from a CDN
+        docs_url=None,  # these load scripts from a CDN; docs_page makes a page without
         redoc_url=None,
         redirect_slashes=False,
         responses=ERRORS,
@@ -351,7 +357,7 @@ class AccessLogMiddleware:
 
     def _add_headers(self, path: str, message: Message) -> None:
         headers = message["headers"]
-        if path == "/" or path.startswith(("/page/", "/ort/")):
+        if path in ("/", "/docs") or path.startswith(("/page/", "/ort/")):
             headers += PAGE_HEADERS
         elif path == "/report":
             headers += REPORT_HEADERS

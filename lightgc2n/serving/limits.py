@@ -18,7 +18,7 @@ from lightgc2n.serving.service import Service
 from lightgc2n.serving.settings import MOST_QUERIES, ServiceSettings, digest, is_loopback
 
 # Paths without personal data, which need no key: the page, its runtime, health probes, the API schema.
-PUBLIC_PATHS = frozenset({"/", "/report", "/healthz", "/readyz", "/openapi.json", "/favicon.ico"})
+PUBLIC_PATHS = frozenset({"/", "/report", "/healthz", "/readyz", "/openapi.json", "/docs", "/favicon.ico"})
 PUBLIC_FOLDERS = ("/page/", "/ort/")
 FILE_FOLDERS = ("/page/", "/ort/", "/device/")
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})

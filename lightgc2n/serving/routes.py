@@ -22,6 +22,7 @@ from lightgc2n.serving.schemas import (
     ItemsFound,
     ManyAnswers,
     PeopleFound,
+    PopulationFound,
 )
 from lightgc2n.serving.service import ServedBundle, Service
 from lightgc2n.serving.settings import Limits
@@ -34,6 +35,7 @@ EXAMPLES = {
 }
 Text = Annotated[str, Query(max_length=200, description="A text that ids or titles contain; empty: all.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
+NO_POPULATION: dict[str, Any] = {"accounts": 0, "counts": [], "examples": []}
 
 
 def add_list_routes(app: FastAPI, service: Service) -> None:
@@ -166,6 +168,11 @@ def add_account_routes(app: FastAPI, service: Service) -> None:
         """Items whose id or title contains a text, those first that begin with it."""
         served = service.served
         return json_response(await service.run_in_background(request, lambda: _items(served, search, limit)))
+
+    @app.get("/v1/population", response_model=PopulationFound, tags=["people"])
+    async def population() -> Response:
+        """How many people the accounts have, and accounts worth looking at; zeros where the bundle does not say."""
+        return json_response(service.served.recommender.source.population or NO_POPULATION)
 
     @app.get("/v1/accounts/{account:path}/people", response_model=PeopleFound, tags=["people"])
     async def people(

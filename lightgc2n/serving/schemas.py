@@ -241,6 +241,21 @@ class PeopleFound(BaseModel):
     notes: list[str] = Field(description="For example that older events were left out.")
 
 
+class ExampleFound(BaseModel):
+    account: str
+    count: int
+    confidence: float
+    events: int
+
+
+class PopulationFound(BaseModel):
+    """How many people the accounts of the bundle have, estimated when it was exported."""
+
+    accounts: int = Field(description="Accounts that were counted: all, or 2,000 spread evenly over them.")
+    counts: list[int] = Field(description="Accounts with one person, with two ...")
+    examples: list[ExampleFound] = Field(description="A clear example of each count, and an uncertain one.")
+
+
 class AccountListed(BaseModel):
     account: str
     events: int

@@ -1,4 +1,4 @@
-"""onnxruntime-web is kept only if it is what its checksum says."""
+"""Packages from npm are kept only if they are what their checksums say."""
 
 import base64
 import hashlib
@@ -11,7 +11,11 @@ import tarfile
 from pathlib import Path
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fetch-web"
-NAMES = ["ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm", "ort.wasm.min.mjs"]
+ORT = ["dist/ort-wasm-simd-threaded.mjs", "dist/ort-wasm-simd-threaded.wasm", "dist/ort.wasm.min.mjs"]
+PACKAGES = [  # name, files that are kept, folder of the page
+    ("onnxruntime-web", ORT, "ort"),
+    ("swagger-ui-dist", ["swagger-ui.css", "swagger-ui-bundle.js", "LICENSE"], "swagger"),
+]
 
 
 # In place of npm: packs what stands beside it, or says that there is nothing, as npm does without a network.
@@ -28,11 +32,11 @@ def fetch(script: Path, tools: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def package() -> bytes:
+def packed(names: list[str]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as files:
-        for name in [*NAMES, "ort.all.js"]:
-            facts = tarfile.TarInfo(f"package/dist/{name}")
+        for name in [*names, "dist/more.js"]:
+            facts = tarfile.TarInfo(f"package/{name}")
             facts.size = len(name)
             files.addfile(facts, io.BytesIO(name.encode()))
     return buffer.getvalue()
@@ -47,26 +51,31 @@ def make_npm(folder: Path) -> None:
 
 
 def test_what_is_kept_and_what_is_not(tmp_path: Path) -> None:
-    script, kept = tmp_path / "scripts" / "fetch-web", tmp_path / "lightgc2n" / "serving" / "page" / "ort"
+    script, page = tmp_path / "scripts" / "fetch-web", tmp_path / "lightgc2n" / "serving" / "page"
     script.parent.mkdir()
-    text, small, tools = SCRIPT.read_text(), package(), tmp_path / "tools"
+    text, tools = SCRIPT.read_text(), tmp_path / "tools"
     make_npm(tools)
-    version = re.findall(r'VERSION = "onnxruntime-web", "(.+)"', text)[0]
-    packed = tools / f"onnxruntime-web-{version}.tgz"
-    packed.write_bytes(small)
-    script.write_text(text)
+    sums = re.findall(r'"([A-Za-z0-9+/]{86}==)"', text)
+    for (name, names, _), found in zip(PACKAGES, sums, strict=True):
+        version = re.findall(rf'"{name}",\s+"(.+)"', text)[0]
+        (tools / f"{name}-{version}.tgz").write_bytes(packed(names))
+        own = base64.b64encode(hashlib.sha512(packed(names)).digest()).decode()
+        script.write_text(text)
+        text = text.replace(found, own)
     done = fetch(script, tools)
-    assert (done.returncode, kept.exists()) == (1, False)
-    assert "checksum" in done.stderr
+    assert (done.returncode, (page / "swagger").exists()) == (1, False)
+    assert "swagger-ui-dist 5.35.0: checksum" in done.stderr
     assert "Nothing was kept" in done.stderr
-    own = base64.b64encode(hashlib.sha512(small).digest()).decode()
-    script.write_text(re.sub(r'SHA512 = ".+"', f'SHA512 = "{own}"', text))
+    script.write_text(text)
     assert fetch(script, tools).returncode == 0
-    assert sorted(path.name for path in kept.iterdir()) == ["VERSION.txt", *NAMES]
-    assert (kept / NAMES[0]).read_text() == NAMES[0]
-    packed.unlink()
-    assert fetch(script, tools).returncode == 0, "it is there, so nobody is asked"
-    (kept / "VERSION.txt").unlink()
+    for _, names, folder in PACKAGES:
+        kept = [Path(name).name for name in names]
+        assert sorted(path.name for path in (page / folder).iterdir()) == sorted(["VERSION.txt", *kept])
+        assert (page / folder / kept[0]).read_text() == names[0]
+    for path in tools.glob("*.tgz"):
+        path.unlink()
+    assert fetch(script, tools).returncode == 0, "all is there, so npm is not called"
+    (page / "ort" / "VERSION.txt").unlink()
     done = fetch(script, tools)
     assert (done.returncode, "npm error: not found" in done.stderr) == (1, True)
     assert "The page works without it" in done.stderr

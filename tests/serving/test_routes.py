@@ -284,7 +284,7 @@ def test_the_document_tells_everything(client: Client) -> None:
     document = client.get("/openapi.json").json
     assert set(document["paths"]) == {
         *("/v1/recommend", "/v1/items/{item}/similar", "/v1/items", "/v1/accounts", "/v1/accounts/{account}/people"),
-        *("/v1/people", "/v1/model", "/healthz", "/readyz", "/metrics"),
+        *("/v1/people", "/v1/population", "/v1/model", "/healthz", "/readyz", "/metrics"),
     }
     for path, operations in document["paths"].items():
         for operation in operations.values():

@@ -7,13 +7,14 @@ import {
   eventsByKey,
   kept,
   lettersFor,
+  listsOf,
   question,
   renamed,
   withAdded,
   withAgain,
   without,
 } from "./history.js";
-import { drawLists } from "./lists.js";
+import { drawLists, headingOf } from "./lists.js";
 import {
   cards,
   chosenEvent,
@@ -22,8 +23,10 @@ import {
   isEdited,
   lanes,
   legend,
+  peopleHeading,
   remembered,
   section,
+  seenBy,
   summary,
   whatIf,
 } from "./parts.js";
@@ -32,10 +35,13 @@ import { drawTimeline } from "./timeline.js";
 import { headline, quoted, sureness } from "./words.js";
 
 const K = 10;
-const PARTS = ["summary", "marks", "chosen", "people", "lists", "whatif"];
+const PARTS = ["summary", "people", "marks", "chosen", "jump", "lists", "whatif"];
 
-/** Draws accounts into `place`. `opened(account)` is called with the account that is shown. */
-export function accountView(place, opened) {
+/**
+ * Draws accounts into `place`. `opened(account)` is called with the account that is shown, `search()` when another is to
+ * be looked for.
+ */
+export function accountView(place, opened, search) {
   const parts = Object.fromEntries(PARTS.map((name) => [name, element("div", { class: `part-${name}` })]));
   let now = null; // what parts.js draws
   let turn = 0; // number of the newest request; older responses are discarded
@@ -66,14 +72,15 @@ export function accountView(place, opened) {
   async function openWithoutPeople(account, problem, mine) {
     const list = problem.code === "cannot_be_answered" ? await recommend({ account, k: K }).catch(() => null) : null;
     if (mine !== turn) return;
-    if (list === null)
-      return show(
-        place,
-        failure(problem, () => open(account)),
-      );
-    const lists = drawLists({ people: [], together: null, account_list: list }, null, new Set(), null);
-    const told = failure({ heading: `Account ${account}`, message: problem.message });
-    show(place, told, section("next", "What to show next", lists));
+    if (list === null) {
+      const unknown = problem.status === 404;
+      const shown = unknown ? failure(problem, search, "Search for an account") : failure(problem, () => open(account));
+      return show(place, shown);
+    }
+    const alone = { count: 0, people: [], together: null, account_list: list };
+    const lists = drawLists(alone, null, () => new Set(), null);
+    const notice = failure({ heading: `Account ${account}`, message: problem.message });
+    show(place, notice, section("next", "What to show next", lists));
     opened(account);
   }
 
@@ -90,7 +97,7 @@ export function accountView(place, opened) {
 
   function begin(account, stored, timed) {
     const base = entriesOf(stored);
-    const nothing = { start: null, past: [], chosen: null, all: false, problem: null };
+    const nothing = { start: null, past: [], chosen: null, zoom: 1, problem: null };
     now = { ...nothing, account, timed, stored, base, answer: stored, entries: base };
     build();
     draw();
@@ -119,7 +126,11 @@ export function accountView(place, opened) {
   }
 
   const edit = (entries, sentence) => change(entries, sentence, [...now.past, now.entries]);
-  const add = (item) => edit(withAdded(now.entries, item, now.timed, Date.now()), `${quoted(item)} was added.`);
+  const add = (item) => {
+    const entries = withAdded(now.entries, item, now.timed, Date.now());
+    now = { ...now, chosen: entries.at(-1).key }; // the panel below the timeline then shows it
+    edit(entries, `${quoted(item)} was added.`);
+  };
   const remove = (keys, sentence) => edit(without(now.entries, keys), sentence);
   const restore = (keys, sentence) => edit(withAgain(now.entries, keys), sentence);
 
@@ -127,7 +138,7 @@ export function accountView(place, opened) {
     jump,
     undo: () => change(now.past.at(-1), "Undone.", now.past.slice(0, -1)),
     reset: () => change(now.base, "Back to the history as it is stored.", []),
-    removeSitting: (keys) => remove(keys, "The sitting was forgotten."),
+    removeSession: (keys) => remove(keys, "The session was forgotten."),
     forget: (letter, keys) => remove(keys, `Person ${letter} was forgotten: ${counted(keys.length, "event")} removed.`),
     bringBack: (letter, keys) => restore(keys, `Person ${letter} is back.`),
     toggle: (key) => {
@@ -141,50 +152,81 @@ export function accountView(place, opened) {
   function build() {
     parts.whatif.setAttribute("role", "region");
     parts.whatif.setAttribute("aria-label", "What if");
-    const later = now.timed ? hint("It becomes a sitting of its own, a day after the last one.") : null;
+    const later = now.timed ? hint("It becomes a session of its own, a day after the last one.") : null;
     const adding = element("div", {}, addition(add).box, later);
     const tools = element("div", { class: "tools" }, parts.chosen, adding);
     show(
       place,
       parts.summary,
+      section("people", "Who they are, and what to show each of them", parts.people),
       section("history", "Who did what", legend(), parts.marks, tools),
-      section("people", "Who they are", parts.people),
-      section("next", "What to show next", hint("↻ had before · + what if they have this next?"), parts.lists),
+      section(
+        "next",
+        "The whole lists",
+        hint("↻ this person had it before; in a list for all, someone had · + what if they have this next?"),
+        parts.jump,
+        parts.lists,
+      ),
       parts.whatif,
     );
   }
 
   function draw() {
     const focused = document.activeElement?.dataset ?? {};
-    const had = new Set(kept(now.entries).map((entry) => entry.item));
+    const earlier = isEdited(now) ? now.start : null;
     show(parts.summary, ...summary(now));
+    drawPeople();
     drawMarks(focused.key);
     show(parts.chosen, ...chosenEvent(now, actions));
-    show(parts.people, cards(now, actions));
-    show(parts.lists, drawLists(now.answer, isEdited(now) ? now.start : null, had, add));
+    show(parts.jump, jumps(listsOf(now.answer), "list"));
+    show(
+      parts.lists,
+      drawLists(now.answer, earlier, (name) => seenBy(now, name), add),
+    );
     show(parts.whatif, ...whatIf(now, actions));
     parts.whatif.hidden = !parts.whatif.hasChildNodes();
     refocus(place, focused);
   }
 
+  /** With several people their cards, and the whole lists further down; else the only list beside the card. */
+  function drawPeople() {
+    const several = now.answer.count > 1;
+    const whole = document.getElementById("next");
+    document.getElementById("people-heading").textContent = peopleHeading(now);
+    parts.people.classList.toggle("alone", !several);
+    show(parts.people, jumps(listsOf(now.answer), "card"), cards(now, actions), several ? null : parts.lists);
+    if (several) whole.append(parts.lists);
+    whole.hidden = !several;
+  }
+
   function drawMarks(current) {
     if (!now.entries.length) return show(parts.marks, element("p", { class: "empty" }, "Nothing here yet."));
-    const redraw = (more) => {
-      now = { ...now, ...more };
-      draw();
-    };
     drawTimeline(parts.marks, {
       entries: remembered(now),
       events: eventsByKey(now.entries, now.answer),
       lanes: lanes(now),
       chosen: now.chosen,
       current,
-      all: now.all,
+      zoom: now.zoom,
       choose: (key) => redraw({ chosen: key }),
       remove: actions.toggle,
-      showAll: () => redraw({ all: true }),
+      zoomTo: (zoom) => redraw({ zoom }),
     });
   }
+
+  function redraw(more) {
+    now = { ...now, ...more };
+    draw();
+  }
+
+  let width = 0; // the timeline is as wide as the page
+  new ResizeObserver(() => {
+    if (now && parts.marks.clientWidth && parts.marks.clientWidth !== width) {
+      const first = width === 0;
+      width = parts.marks.clientWidth;
+      if (!first) drawMarks();
+    }
+  }).observe(place);
 
   return { open, blank, current: () => now };
 }
@@ -217,11 +259,32 @@ function addition(add) {
   });
 }
 
+/** Links to all cards or lists, for narrow screens on which they stand one below the other. */
+function jumps(lists, kind) {
+  if (lists.size < 2) return null;
+  const to = (name) => (event) => {
+    event.preventDefault();
+    document.getElementById(`${kind}-${name}`).scrollIntoView();
+  };
+  return element(
+    "nav",
+    { class: "jumps", "aria-label": kind === "card" ? "People" : "Lists" },
+    [...lists.keys()].map((name) =>
+      element(
+        "a",
+        { href: `#${kind}-${name}`, onclick: to(name), "data-person": name.length === 1 ? name : null },
+        name.length === 1 ? name : headingOf(name)[0],
+      ),
+    ),
+  );
+}
+
 /** Scrolls within the tab without changing the address. */
 function jump(event) {
   event.preventDefault();
-  document.getElementById("next").scrollIntoView();
-  document.getElementById("next-heading").focus({ preventScroll: true });
+  const section = document.querySelector(".part-lists").closest("section");
+  section.scrollIntoView();
+  section.querySelector("h2").focus({ preventScroll: true });
 }
 
 /** The element that had the focus was drawn anew: its successor gets it, or else what the change can be undone by. */

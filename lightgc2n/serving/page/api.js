@@ -12,7 +12,7 @@ export class ServiceError extends Error {
 const HEADINGS = {
   0: "The service does not answer",
   401: "A key is needed",
-  404: "Not found",
+  404: "That is not known here",
   429: "Too many questions at once",
   503: "The service is busy",
 };
@@ -70,4 +70,5 @@ export const findItems = (search, limit = 20) => asked(`/v1/items?${query({ sear
 export const peopleOf = (account, k) => asked(`/v1/accounts/${encodeURIComponent(account)}/people?${query({ k })}`);
 export const peopleIf = (request) => sent("/v1/people", request);
 export const recommend = (request) => sent("/v1/recommend", request);
+export const population = () => asked("/v1/population");
 export const aboutModel = () => asked("/v1/model");

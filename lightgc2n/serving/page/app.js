@@ -1,11 +1,13 @@
 // The page: tabs, the address, the key, and the search for an account.
 
-import { aboutModel, findAccounts, keysComeFrom } from "./api.js";
+import { aboutModel, findAccounts, keysComeFrom, population } from "./api.js";
 import { accountView } from "./account.js";
-import { button, counted, element, failure, show, styled } from "./dom.js";
+import { button, counted, element, failure, show } from "./dom.js";
 import { drawBrowser } from "./browser.js";
 import { drawModel } from "./model.js";
+import { populationChart } from "./people.js";
 import { picker } from "./picker.js";
+import { exampleOf } from "./words.js";
 
 const SUGGESTED = 6;
 const part = (id) => document.getElementById(id);
@@ -18,13 +20,21 @@ const about = () =>
     throw problem;
   }));
 
-const view = accountView(part("account"), (account) => {
+const view = accountView(
+  part("account"),
+  (account) => {
+    const address = `#account/${encodeURIComponent(account)}`;
+    if (location.hash !== address) history.replaceState(null, "", address);
+    document.title = `${account} · Who shares this account?`;
+  },
+  () => search.field.focus(),
+);
+
+function open(account) {
   part("find-account").classList.add("found");
   search.field.value = account;
-  const address = `#account/${encodeURIComponent(account)}`;
-  if (location.hash !== address) history.replaceState(null, "", address);
-  document.title = `${account} · Who shares this account?`;
-});
+  view.open(account);
+}
 
 const openers = {
   account: () => {},
@@ -51,14 +61,15 @@ function go(name, focus) {
 }
 
 function listenToTabs() {
-  const tabs = [...document.querySelectorAll("[role=tab]")];
+  const all = [...document.querySelectorAll("[role=tab]")];
   const step = { ArrowRight: 1, ArrowLeft: -1 };
-  for (const [place, tab] of tabs.entries()) {
+  for (const tab of all) {
     tab.addEventListener("click", () => go(tab.id.slice(4)));
     tab.addEventListener("keydown", (event) => {
       if (!(event.key in step)) return;
       event.preventDefault();
-      go(tabs[(place + step[event.key] + tabs.length) % tabs.length].id.slice(4), true);
+      const tabs = all.filter((one) => !one.hidden);
+      go(tabs[(tabs.indexOf(tab) + step[event.key] + tabs.length) % tabs.length].id.slice(4), true);
     });
   }
 }
@@ -69,7 +80,7 @@ function follow() {
   if (!Object.hasOwn(openers, name)) return;
   select(name);
   const wanted = name === "account" && account ? decoded(account) : null;
-  if (wanted && view.current()?.account !== wanted) view.open(wanted);
+  if (wanted && view.current()?.account !== wanted) open(wanted);
 }
 
 /** Decodes a name of the address; an invalid encoding is returned unchanged. */
@@ -90,7 +101,7 @@ const search = picker({
     return { options: accounts, total };
   },
   named: (one) => [one.account, counted(one.events, "event")],
-  chosen: (one) => view.open(one.account),
+  chosen: (one) => open(one.account),
   nothing: (text) => (text ? `No account contains “${text}”.` : "This service holds no accounts."),
 });
 search.field.addEventListener("focus", () => search.field.select());
@@ -116,75 +127,59 @@ function drawSearch() {
     { class: "link" },
   );
   const suggestions = element("div", { class: "suggested" });
-  show(part("find-account"), intro, search.box, suggestions, element("p", { class: "blank" }, blank), example());
-  return suggestions;
+  const chart = element("div", { class: "crowd" });
+  show(part("find-account"), intro, search.box, suggestions, element("p", { class: "blank" }, blank), chart);
+  return { suggestions, chart };
 }
 
-/** What the page does, as a picture: one log becomes a lane for each person. */
-function example() {
-  const log = [..."AABACCABBC"];
-  const row = (lanes, marks) =>
-    styled(element("div", { class: "track" }, element("div", { class: "staff" }, marks)), { "--lanes": lanes });
-  const mark = (letter, lane, look, place) =>
-    styled(element("span", { class: `mark ${look}`, "data-person": letter }, letter), {
-      "--lane": lane,
-      "--place": place + 1,
-    });
-  return element(
-    "div",
-    { class: "example", "aria-hidden": "true" },
-    element("p", {}, "What the account did"),
-    row(
-      1,
-      log.map((_, place) => mark("", 1, "whoever", place)),
-    ),
-    element("p", { class: "arrow" }, "↓"),
-    row(
-      3,
-      log.map((letter, place) => mark(letter, "ABC".indexOf(letter) + 1, "sure", place)),
-    ),
-    element("p", {}, "Who probably did it"),
-  );
-}
-
-async function suggest(place) {
+/** The population and picked accounts, or the first accounts where the bundle has no such summary. */
+async function suggest({ suggestions, chart }) {
   try {
-    const { accounts, total } = await findAccounts("", SUGGESTED);
-    if (!total)
-      return show(
-        place,
-        element(
-          "p",
-          { class: "empty" },
-          "This service holds no accounts’ histories. You can still build a history of your own:",
-        ),
+    const summary = await population();
+    if (summary.accounts) show(chart, populationChart(summary));
+    if (summary.examples.length)
+      return chips(
+        suggestions,
+        "For example",
+        summary.examples.map((one) => [one.account, exampleOf(one), `${one.account}, ${counted(one.events, "event")}`]),
       );
+    const { accounts, total } = await findAccounts("", SUGGESTED);
+    if (total) {
+      const rows = accounts.map((one) => [one.account, one.account, counted(one.events, "event")]);
+      return chips(suggestions, `A few of ${total.toLocaleString("en-GB")}`, rows);
+    }
+    const none = "This service holds no accounts’ histories. You can still build a history of your own:";
+    show(suggestions, element("p", { class: "empty" }, none));
+  } catch (problem) {
     show(
-      place,
-      element("p", { id: "suggested-label" }, `A few of ${total.toLocaleString("en-GB")}:`),
-      element(
-        "ul",
-        { class: "chips", "aria-labelledby": "suggested-label" },
-        accounts.map((one) =>
+      suggestions,
+      failure(problem, () => suggest({ suggestions, chart })),
+    );
+  }
+}
+
+/** Buttons that open accounts; `rows` are [account, words, remark]. */
+function chips(place, label, rows) {
+  show(
+    place,
+    element("p", { id: "suggested-label" }, label),
+    element(
+      "ul",
+      { class: "chips", "aria-labelledby": "suggested-label" },
+      rows.map(([account, words, remark]) =>
+        element(
+          "li",
+          {},
           element(
-            "li",
-            {},
-            element(
-              "button",
-              { type: "button", onclick: () => view.open(one.account) },
-              one.account,
-              element("span", { class: "more" }, counted(one.events, "event")),
-            ),
+            "button",
+            { type: "button", onclick: () => open(account), "data-account": account },
+            words,
+            element("span", { class: "more" }, remark),
           ),
         ),
       ),
-    );
-  } catch (problem) {
-    show(
-      place,
-      failure(problem, () => suggest(place)),
-    );
-  }
+    ),
+  );
 }
 
 function askForKey(wrong) {
@@ -217,3 +212,9 @@ lightUpTwins();
 suggest(drawSearch());
 follow();
 addEventListener("hashchange", follow);
+// Without onnxruntime-web, or with a bundle that no browser can run, there is nothing to show in the third tab.
+about()
+  .then((model) => {
+    if (model.device) part("tab-browser").hidden = false;
+  })
+  .catch(() => {});

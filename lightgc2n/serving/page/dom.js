@@ -42,17 +42,22 @@ export function waiting(sentence) {
   return element("p", { class: "waiting" }, sentence);
 }
 
-/** A failure in words, with a way out. */
-export function failure(problem, again) {
+/** A failure in words, with a way out: `again` is called by a button that says `words`. */
+export function failure(problem, again, words = "Try again") {
   return element(
     "div",
     { class: "failure", role: "alert" },
     element("h2", {}, problem.heading ?? "That did not work"),
-    element("p", {}, problem.message),
-    again ? element("p", {}, button("Try again", again)) : null,
+    element("p", {}, capital(problem.message)),
+    again ? element("p", {}, button(words, again)) : null,
   );
 }
 
+/** The letter of a person in their colour. */
+export const badge = (letter) =>
+  element("span", { class: "badge", "data-person": letter, "aria-hidden": "true" }, letter);
+
+export const capital = (text) => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
 export const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 export const counted = (number, one, many = `${one}s`) =>
   `${number.toLocaleString("en-GB")} ${number === 1 ? one : many}`;

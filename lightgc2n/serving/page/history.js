@@ -1,6 +1,6 @@
 // An editable history, and the effect of an edit on people and lists. No DOM and no requests here.
 //
-// An entry is {key, item, title, time, sitting, added, removed}. What is removed stays in its place, so that it can be
+// An entry is {key, item, title, category, time, session, added, removed}. What is removed stays in its place, so that it can be
 // restored, and is left out of requests.
 
 const MINUTE = 60_000,
@@ -13,8 +13,9 @@ export function entriesOf(answer) {
     key: `e${place}`,
     item: event.item,
     title: event.title,
+    category: event.categories?.[0] ?? null,
     time: event.time ?? null,
-    sitting: answer.sessions[place],
+    session: answer.sessions[place],
     added: false,
     removed: false,
   }));
@@ -35,13 +36,13 @@ export function withAgain(entries, keys) {
   return entries.map((entry) => (back.has(entry.key) ? { ...entry, removed: false } : entry));
 }
 
-/** One event more, as the newest: a sitting of its own a day later, or five minutes later in a sitting added before. */
-export function withAdded(entries, { item, title }, timed, now) {
+/** One event more, as the newest: a session of its own a day later, or five minutes later in a session added before. */
+export function withAdded(entries, { item, title, categories }, timed, now) {
   const last = entries.at(-1);
-  const sitting = last?.added ? last.sitting : "added";
+  const session = last?.added ? last.session : "added";
   const key = `a${(additions += 1)}`;
   const time = timed ? timeAfter(last, now) : null;
-  return [...entries, { key, item, title, time, sitting, added: true, removed: false }];
+  return [...entries, { key, item, title, category: categories?.[0] ?? null, time, session, added: true, removed: false }];
 }
 
 function timeAfter(last, now) {
@@ -126,5 +127,6 @@ export function moves(before, after) {
 export function listsOf(answer) {
   const lists = answer.people.map((person) => [person.name, person.next]);
   if (answer.together) lists.push(["together", answer.together]);
-  return new Map([...lists, ["account", answer.account_list]]);
+  // One person's list is the account's: it stands there once.
+  return new Map(answer.count === 1 ? lists : [...lists, ["account", answer.account_list]]);
 }

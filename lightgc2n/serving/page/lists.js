@@ -1,24 +1,29 @@
-// What to show next: for each person, for all together, for the account; side by side, with what moved.
+// What to show next: for each person, for all together, for the account; with what moved.
 
-import { button, counted, element, listed } from "./dom.js";
+import { badge, button, counted, element, listed } from "./dom.js";
 import { listsOf, moves } from "./history.js";
-import { badge } from "./people.js";
 import { nameOf, quoted } from "./words.js";
 
 const NAMED = 3; // items that a sentence names before it stops
+export const BEST = 5; // items on a card
 const HEADINGS = {
   together: ["Together", "good for everybody at once"],
   account: ["The account", "as if it were one person"],
 };
+/** The heading of a list and a remark. */
+export const headingOf = (name) => HEADINGS[name] ?? [`Person ${name}`, "for them alone"];
 
-/** All lists; `before` are those to compare with, or null. `add(item)`, if given, puts an item into the history. */
-export function drawLists(answer, before, seen, add) {
+/**
+ * All lists in full; `before` are those to compare with, or null. `seenBy(name)` gives the items that the person of a
+ * list had before, or anybody. `add(item)`, if given, puts an item into the history.
+ */
+export function drawLists(answer, before, seenBy, add) {
   const lists = listsOf(answer);
   const earlier = before ? listsOf(before) : new Map();
   return element(
     "div",
-    { class: "lists", tabindex: "0", role: "group", "aria-label": "Lists side by side" },
-    [...lists].map(([name, list]) => column(name, list, earlier.get(name), before !== null, seen, add)),
+    { class: "lists" },
+    [...lists].map(([name, list]) => column(name, list, earlier.get(name), before !== null, seenBy(name), add)),
   );
 }
 
@@ -32,12 +37,12 @@ export function movedPlaces(answer, before) {
 }
 
 function column(name, list, earlier, compared, seen, add) {
-  const [title, remark] = HEADINGS[name] ?? [`Person ${name}`, "for them alone"];
+  const [title, remark] = headingOf(name);
   const { moved, gone } = moves(earlier, list);
-  const rows = list.items.map((item) => row(item, moved.get(item.item), seen.has(item.item), add));
+  const rows = list.items.map((item) => row(item, moved.get(item.item), seen.has(item.item), name, add));
   return element(
     "section",
-    { class: "list", "data-list": name, "aria-label": `Next: ${title}` },
+    { class: "list", id: `list-${name}`, "data-list": name, "aria-label": `Next: ${title}` },
     element("h3", {}, HEADINGS[name] ? null : badge(name), title),
     element("p", { class: "remark" }, compared && !earlier ? "a list that was not there before" : remark),
     list.fallback ? element("p", { class: "flag" }, "Not personal: the most popular items") : null,
@@ -47,23 +52,45 @@ function column(name, list, earlier, compared, seen, add) {
   );
 }
 
+/** The first items of a list, for a card. */
+export function bestItems(name, list, seen) {
+  if (list.fallback) return element("p", { class: "flag" }, "Not personal: the most popular items");
+  const rows = list.items
+    .slice(0, BEST)
+    .map((item) =>
+      element(
+        "li",
+        { "data-item": item.item, title: item.title ? item.item : null },
+        element("span", { class: "name" }, nameOf(item)),
+        seen.has(item.item) ? seenSign(name) : null,
+      ),
+    );
+  return rows.length
+    ? element("ol", { class: "best", "aria-label": `Best for ${headingOf(name)[0]}` }, rows)
+    : element("p", { class: "none" }, "No item is left to list.");
+}
+
 const shortened = (names) =>
   names.length > NAMED ? `${names.slice(0, NAMED).join(", ")} and ${names.length - NAMED} more` : listed(names);
 
-function row(item, move, seen, add) {
+/** The sign of an item that the person of this list had before; in a list for all, that somebody had. */
+function seenSign(name) {
+  const who = name in HEADINGS ? "had before" : `person ${name} had this before`;
+  return element(
+    "span",
+    { class: "seen", title: who },
+    element("span", { "aria-hidden": "true" }, "↻"),
+    element("span", { class: "unseen" }, who),
+  );
+}
+
+function row(item, move, seen, list, add) {
   const name = nameOf(item);
   return element(
     "li",
     { "data-item": item.item, class: move === undefined ? null : "changed", title: item.title ? item.item : null },
     element("span", { class: "name" }, name),
-    seen
-      ? element(
-          "span",
-          { class: "seen", title: "in the history already" },
-          element("span", { "aria-hidden": "true" }, "↻"),
-          element("span", { class: "unseen" }, "had before"),
-        )
-      : null,
+    seen ? seenSign(list) : null,
     move === undefined ? null : mark(move),
     add &&
       button("+", () => add(item), {
@@ -76,11 +103,11 @@ function row(item, move, seen, add) {
 
 function mark(move) {
   if (move === "new") return element("span", { class: "move new" }, "new");
-  const said = `${move > 0 ? "up" : "down"} ${counted(Math.abs(move), "place")}`;
+  const words = `${move > 0 ? "up" : "down"} ${counted(Math.abs(move), "place")}`;
   return element(
     "span",
     { class: `move ${move > 0 ? "up" : "down"}` },
     element("span", { "aria-hidden": "true" }, `${move > 0 ? "▲" : "▼"}${Math.abs(move)}`),
-    element("span", { class: "unseen" }, said),
+    element("span", { class: "unseen" }, words),
   );
 }

@@ -1,10 +1,10 @@
 // The parts of an account's page, each drawn from what is known now and handed what a button may do.
 //
-// `now` is {account, timed, stored, base, start, answer, entries, past, chosen, all, problem}: the answer to the stored
+// `now` is {account, timed, stored, base, start, answer, entries, past, chosen, zoom, problem}: the answer to the stored
 // history, its entries, the answer to start from when something is changed, and the answer and entries of this moment.
 
-import { badge, chancesChart, missingCard, personCard } from "./people.js";
-import { button, counted, element, listed } from "./dom.js";
+import { chancesChart, missingCard, personCard, sharedCard } from "./people.js";
+import { badge, button, counted, element, listed } from "./dom.js";
 import { eventsByKey, kept } from "./history.js";
 import { movedPlaces } from "./lists.js";
 import { changesIn, headline, inWords, nameOf, sureness, when, whose } from "./words.js";
@@ -25,16 +25,16 @@ export function summary(now) {
       ` · ${events}`,
     ),
     element("h1", {}, headline(answer, account)),
-    element("p", { class: "lead" }, answer.count ? sureness(answer) : withoutAnybody(account)),
+    element("p", { class: "lead" }, answer.count ? sureness(answer) : withoutAnyone(account)),
     (answer.notes ?? []).map((note) => element("p", { class: "hint" }, `Note: ${note}.`)),
   );
   return [text, answer.count ? chancesChart(answer) : null];
 }
 
-function withoutAnybody(account) {
+function withoutAnyone(account) {
   return account === null
     ? "Add something to the history below, and watch who appears and what is shown to them."
-    : "Without any event there is nobody to be found, and the lists show what is popular.";
+    : "Without any event there is no one to be found, and the list shows what is popular.";
 }
 
 /** Letters in the order of their lanes: who was there before a change keeps a lane. */
@@ -50,12 +50,12 @@ export function remembered(now) {
 }
 
 /** The event that was chosen, and what may be done with it. */
-export function chosenEvent(now, { toggle, removeSitting }) {
+export function chosenEvent(now, { toggle, removeSession }) {
   const entry = now.entries.find((one) => one.key === now.chosen);
   if (!entry)
-    return [hint("Point at a mark to see whose it probably is. Choose one to take it away and see what changes.")];
+    return [hint("Point at a mark to see whose it probably is. Choose one to remove it and see what changes.")];
   const event = eventsByKey(now.entries, now.answer).get(entry.key);
-  const keys = sittingOf(now.entries, entry);
+  const keys = sessionOf(now.entries, entry);
   const many = !entry.removed && keys.length > 1;
   return [
     element(
@@ -63,22 +63,24 @@ export function chosenEvent(now, { toggle, removeSitting }) {
       { class: "chosen-name" },
       event ? badge(event.person) : null,
       element("strong", {}, nameOf(entry)),
+      entry.category ? ` · ${entry.category}` : null,
       entry.time ? ` · ${when(entry.time)}` : null,
+      entry.added ? element("span", { class: "tag" }, "added") : null,
     ),
-    element("p", {}, event ? whose(event) : "Removed: the answers below do without it."),
+    element("p", {}, event ? whose(event) : "Removed: the answers on this page do without it."),
     element(
       "p",
       { class: "row" },
       action("toggle", entry.removed ? "Put it back" : "Remove this event", () => toggle(entry.key)),
       many
-        ? action("sitting", `Forget this sitting (${counted(keys.length, "event")})`, () => removeSitting(keys))
+        ? action("session", `Forget this session (${counted(keys.length, "event")})`, () => removeSession(keys))
         : null,
     ),
   ];
 }
 
-function sittingOf(entries, { sitting, added }) {
-  const same = entries.filter((one) => one.sitting === sitting && one.added === added && !one.removed);
+function sessionOf(entries, { session, added }) {
+  const same = entries.filter((one) => one.session === session && one.added === added && !one.removed);
   return same.map((one) => one.key);
 }
 
@@ -91,8 +93,9 @@ export function cards(now, { forget, bringBack }) {
   const made = [...new Set([...before, ...found.keys()])].sort().map((letter) => {
     if (found.has(letter)) {
       const keys = keysOf(letter, entries, answer);
+      const seen = answer.count > 1 ? seenBy(now, letter) : null; // the only person's list stands beside the card
       const isNew = before.length > 0 && !before.includes(letter);
-      return personCard(found.get(letter), { isNew, forget: () => forget(letter, keys) });
+      return personCard(found.get(letter), { isNew, seen, forget: () => forget(letter, keys) });
     }
     const keys = keysOf(letter, base, start);
     const left = keys.filter((key) => !removed.has(key));
@@ -102,9 +105,17 @@ export function cards(now, { forget, bringBack }) {
       bringBack: () => bringBack(letter, keys),
     });
   });
-  return made.length
-    ? element("div", { class: "cards" }, made)
-    : element("p", { class: "empty" }, "Nobody to tell of.");
+  if (answer.together) made.push(sharedCard("together", answer.together, seenBy(now, null)));
+  if (answer.count > 1) made.push(sharedCard("account", answer.account_list, seenBy(now, null)));
+  return made.length ? element("div", { class: "cards" }, made) : null;
+}
+
+/** The items that a person had before, or that anybody of the account had. */
+export function seenBy(now, letter) {
+  const own = kept(now.entries);
+  if (letter === null || letter === "together" || letter === "account") return new Set(own.map((entry) => entry.item));
+  const events = eventsByKey(now.entries, now.answer);
+  return new Set(own.filter((entry) => events.get(entry.key)?.person === letter).map((entry) => entry.item));
 }
 
 function keysOf(letter, entries, answer) {
@@ -117,6 +128,14 @@ function heirs(now, keys) {
   const events = eventsByKey(now.entries, now.answer);
   return listed([...new Set(keys.map((key) => events.get(key).person))].sort());
 }
+
+/** The heading above the cards. */
+export const peopleHeading = ({ answer }) =>
+  answer.count > 1
+    ? "Who they are, and what to show each of them"
+    : answer.count
+      ? "Who it is, and what to show next"
+      : "What to show next";
 
 /** The bar that says what was changed and what that did; nothing while nothing is. */
 export function whatIf(now, { undo, reset, jump }) {
@@ -146,13 +165,14 @@ export function effect({ answer, start }) {
 /** What the shapes of marks mean. */
 export function legend() {
   const kind = (look, words) => {
-    const sample = element("span", { class: `sample ${look}`, "aria-hidden": "true" }, look === "unsure" ? "a" : "A");
+    const sample = element("span", { class: `sample ${look}`, "aria-hidden": "true" }, look === "uncertain" ? "a" : "A");
     return element("li", {}, sample, words);
   };
   const kinds = [
     kind("sure", "theirs by 80 % or more"),
     kind("likely", "by 50 % or more"),
-    kind("unsure", "by less: anybody’s"),
+    kind("uncertain", "by less: uncertain"),
+    kind("removed", "removed"),
   ];
   return element("ul", { class: "legend" }, kinds);
 }

@@ -1,7 +1,29 @@
-// Who they are: how many, how sure that is, and a card with a sentence for each.
+// Who they are: how many, how sure that is, and a card for each with the best items for them.
 
-import { button, counted, element, percent, styled } from "./dom.js";
+import { badge, button, counted, element, percent, styled } from "./dom.js";
+import { bestItems, headingOf } from "./lists.js";
 import { WEEKDAYS, inWords, portrait } from "./words.js";
+
+/** How often accounts have one to five people, as bars; `counts` are numbers of accounts. */
+export function populationChart({ accounts, counts }) {
+  const most = Math.max(...counts);
+  const rows = counts.map((number, place) =>
+    element(
+      "li",
+      {},
+      element("span", { class: "people" }, place === 0 ? "one person" : `${inWords(place + 1)} people`),
+      styled(element("span", { class: "bar", "aria-hidden": "true" }), { "--share": number / most }),
+      element("span", { class: "number" }, percent(number / accounts)),
+    ),
+  );
+  return element(
+    "figure",
+    { class: "population" },
+    element("figcaption", {}, element("strong", {}, "How many people share an account here?")),
+    element("ol", {}, rows),
+    element("p", { class: "hint" }, `The model’s estimate for ${counted(accounts, "account")}.`),
+  );
+}
 
 /** The chances of one to five people as a small bar chart. */
 export function chancesChart(answer) {
@@ -20,18 +42,15 @@ export function chancesChart(answer) {
     "figure",
     { class: "chances" },
     element("div", { class: "columns", role: "img", "aria-label": said }, bars),
-    element("figcaption", {}, "How many people? The chances of one to five"),
+    element("figcaption", {}, "Chances of one to five people"),
   );
 }
 
-export const badge = (letter) =>
-  element("span", { class: "badge", "data-person": letter, "aria-hidden": "true" }, letter);
-
-/** The card of one person; `forget` is called when their events are to go. */
-export function personCard(person, { isNew, forget }) {
+/** The card of one person, with the best items for them unless `seen` is null; `forget` is called when their events are to go. */
+export function personCard(person, { isNew, seen, forget }) {
   return element(
     "article",
-    { class: "person", "data-person": person.name, "aria-label": `Person ${person.name}` },
+    { class: "person", id: `card-${person.name}`, "data-person": person.name, "aria-label": `Person ${person.name}` },
     element(
       "h3",
       {},
@@ -41,8 +60,23 @@ export function personCard(person, { isNew, forget }) {
     ),
     element("p", { class: "quantity" }, `${counted(person.events, "event")}, ${percent(person.share)} of the account`),
     element("p", { class: "portrait" }, portrait(person)),
-    person.active ? rhythm(person.active) : null,
+    seen ? element("h4", {}, "Show next") : element("div"),
+    seen ? bestItems(person.name, person.next, seen) : element("div"),
+    person.active ? rhythm(person.active) : element("div"),
     element("p", { class: "actions" }, button(`Forget person ${person.name}`, forget, { class: "quiet" })),
+  );
+}
+
+/** The card of everybody together, or of the account as one person. */
+export function sharedCard(name, list, seen) {
+  const [title, remark] = headingOf(name);
+  return element(
+    "article",
+    { class: "person shared", id: `card-${name}`, "aria-label": title },
+    element("h3", {}, title),
+    element("p", { class: "quantity" }, remark),
+    element("h4", {}, "Show next"),
+    bestItems(name, list, seen),
   );
 }
 
@@ -83,16 +117,17 @@ function rhythm(active) {
       active.hours,
       clock,
       active.hours.map((_, hour) => `${hour} h`),
+      "clock",
     ),
   );
 }
 
-function strip(label, shares, marks, names) {
+function strip(label, shares, marks, names, kind = "") {
   const most = Math.max(...shares) || 1;
   const top = shares.indexOf(Math.max(...shares));
   return element(
     "div",
-    { class: "strip", role: "img", "aria-label": `${label}: most at ${names[top]}, ${percent(shares[top])}` },
+    { class: `strip ${kind}`, role: "img", "aria-label": `${label}: most at ${names[top]}, ${percent(shares[top])}` },
     shares.map((share, place) =>
       element(
         "span",

@@ -1,83 +1,134 @@
-// The timeline: sittings from left to right, a lane for each person, a mark for each event.
+// The timeline: a true time axis, a lane for each person, a block for each session and a mark for each event.
 
 import { button, element, percent, show, styled } from "./dom.js";
-import { dateOf, nameOf, spoken, when } from "./words.js";
+import { axisOf, placed, sessionsOf, spanOf } from "./timescale.js";
+import { nameOf, spoken, when } from "./words.js";
 
-const LONGEST_ROW = 12; // marks of a session in one row; longer sessions wrap
-const SHOWN = 400; // newest events that are drawn before `show all`
+const MARK = 22; // pixels of a mark, and of a row
+const SMALL = 7; // pixels of a mark where the log is long and not zoomed
+const MOST_ROWS = 3; // of one lane, before marks become small
+const FARTHEST = 64; // zoom
+const NARROWEST_LABEL = 40; // pixels
 
 /** How a mark looks: full, outlined, or dashed with a small letter. */
-export const degree = (probability) => (probability >= 0.8 ? "sure" : probability >= 0.5 ? "likely" : "unsure");
+export const degree = (probability) => (probability >= 0.8 ? "sure" : probability >= 0.5 ? "likely" : "uncertain");
 
 /**
  * Draws into `place`: `entries` with `events` (by key), people's `letters` in the order of lanes.
  *
  * `choose(key)` is called when a mark is pressed, `remove(key)` for the Delete key; `chosen` is the key pressed last,
- * `current` the one with the focus.
+ * `current` the one with the focus. `zoom` is 1 for the whole log, and `zoomTo(number)` is called for another one.
  */
-export function drawTimeline(place, { entries, events, lanes, chosen, current, choose, remove, all, showAll }) {
-  const lane = new Map(lanes.map((letter, number) => [letter, number + 1]));
-  const drawn = all ? entries : entries.slice(-SHOWN);
+export function drawTimeline(place, { entries, events, lanes, chosen, current, choose, remove, zoom, zoomTo }) {
   const tip = element("div", { class: "tip", role: "tooltip", hidden: true });
-  const track = styled(
-    element("div", {
-      class: "track",
-      role: "group",
-      "aria-label": "Events, oldest first. Arrow keys move along, Enter chooses.",
-    }),
-    { "--lanes": Math.max(lanes.length, 1) },
-  );
+  const track = element("div", {
+    class: "track",
+    role: "group",
+    "aria-label": "Events, oldest first. Arrow keys move along, Enter chooses.",
+  });
+  const names = lanes.length ? lanes : [""];
+  const board = element("div", { class: "board" }, track);
+  const scroller = element("div", { class: "scroller" }, board);
+  const labels = element("div", { class: "lane-names", "aria-hidden": "true" });
+  const stage = element("div", { class: "stage" }, labels, scroller, tip);
+  const kept = place.querySelector(".scroller");
+  const before = kept ? { left: kept.scrollLeft, width: kept.scrollWidth } : null;
+  show(place, tools(entries, zoom, zoomTo), stage);
+
+  const width = Math.max(scroller.clientWidth - 8, 200);
+  const layout = arranged(entries, events, names, width, zoom);
+  track.classList.toggle("small", layout.mark === SMALL);
+  styled(board, { width: `${layout.width}px`, height: `${layout.height + 26}px` });
   const marks = new Map();
-  let before = null;
-  for (const sitting of sittings(drawn)) {
+  for (const { top, height, letter } of layout.lanes) {
+    labels.append(
+      styled(element("span", { class: "lane-name", "data-person": letter }, letter || "?"), {
+        top: `${top}px`,
+        height: `${height}px`,
+      }),
+    );
+    track.append(styled(element("div", { class: "lane" }), { top: `${top}px`, height: `${height}px` }));
+  }
+  for (const { x, label, wide } of layout.ticks)
+    board.append(
+      styled(element("span", { class: wide ? "tick wide" : "tick", "aria-hidden": "true" }, label), {
+        left: `${x}px`,
+        height: `${layout.height + 22}px`,
+      }),
+    );
+  for (const block of layout.blocks) {
     const staff = element("div", { class: "staff" });
-    for (const [number, entry] of sitting.entries()) {
-      const mark = markOf(entry, events.get(entry.key), lane, entry.key === chosen);
-      marks.set(entry.key, styled(mark, { "--place": number + 1 }));
+    for (const entry of block.entries) {
+      const mark = markOf(entry, events.get(entry.key), entry.key === chosen);
+      marks.set(entry.key, mark);
       staff.append(mark);
     }
+    const label =
+      block.room >= NARROWEST_LABEL
+        ? styled(element("span", { class: "label", "aria-hidden": "true" }, block.label), {
+            "max-width": `${block.room}px`,
+          })
+        : null;
     track.append(
-      element(
-        "div",
-        { class: "sitting" },
-        element("span", { class: "day", "aria-hidden": "true" }, dayOf(sitting[0], before, entries)),
-        staff,
-      ),
+      styled(element("div", { class: "session" }, label, staff), { left: `${block.x}px`, top: `${block.top}px` }),
     );
-    before = sitting[0];
   }
   listen(track, tip, marks, { entries, events, choose, remove });
-  const older = entries.length - drawn.length;
-  show(
-    place,
-    older
-      ? element(
-          "p",
-          { class: "older" },
-          button(`Show ${older.toLocaleString("en-GB")} older events`, showAll, { class: "quiet" }),
-        )
-      : null,
-    element("div", { class: "stage" }, track, tip),
-  );
   const stop = marks.get(current) ?? marks.get(chosen) ?? [...marks.values()].at(-1);
   if (stop) stop.tabIndex = 0; // one stop for the Tab key; arrows do the rest
+  // The newest end is in sight at first; a change of the zoom keeps the middle where it was.
+  const middle = before && before.width > 0 ? (before.left + width / 2) / before.width : 1;
+  scroller.scrollLeft =
+    before && before.width === scroller.scrollWidth ? before.left : middle * scroller.scrollWidth - width / 2;
+  const shown = marks.get(chosen);
+  if (shown) keepInSight(scroller, shown.closest(".session"));
 }
 
-function sittings(entries) {
-  const groups = [];
-  for (const entry of entries) {
-    const group = groups.at(-1);
-    if (group && group[0].sitting === entry.sitting && group[0].added === entry.added && group.length < LONGEST_ROW)
-      group.push(entry);
-    else groups.push([entry]);
-  }
-  return groups;
+/** Scrolls sideways until a block is in sight. */
+function keepInSight(scroller, block) {
+  const left = block.offsetLeft;
+  const right = left + block.offsetWidth;
+  if (left < scroller.scrollLeft || right > scroller.scrollLeft + scroller.clientWidth)
+    scroller.scrollLeft = right - scroller.clientWidth + 24;
 }
 
-function markOf(entry, event, lane, pressed) {
+function tools(entries, zoom, zoomTo) {
+  if (entries.length < 2) return null;
+  const one = (words, said, to, off) =>
+    button(words, () => zoomTo(to), {
+      class: "zoom",
+      "aria-label": said,
+      title: said,
+      "data-focus": `zoom ${said}`,
+      disabled: off,
+    });
+  return element(
+    "div",
+    { class: "zooms", role: "group", "aria-label": "Zoom of the timeline" },
+    one("−", "Zoom out", zoom / 2, zoom <= 1),
+    one("+", "Zoom in", zoom * 2, zoom >= FARTHEST),
+    one("Whole log", "Show the whole log", 1, zoom === 1),
+  );
+}
+
+/** Where everything stands: large marks if a lane then has few rows, small ones otherwise. */
+function arranged(entries, events, names, width, zoom) {
+  const sessions = sessionsOf(entries, (entry) => events.get(entry.key)?.person ?? entry.was ?? names[0]);
+  const span = spanOf(entries);
+  const scale = (mark) => {
+    const longest = Math.max(...sessions.map((one) => one.entries.length)) * mark;
+    return { mark, span, width: width * zoom, end: Math.min(longest, width / 2) };
+  };
+  const large = placed(sessions, names, scale(MARK), 2 * MARK - 6);
+  const few = large.lanes.every((lane) => lane.rows <= MOST_ROWS);
+  const layout = few ? large : placed(sessions, names, scale(SMALL), MARK);
+  return { ...layout, ticks: axisOf(span, layout), mark: few ? MARK : SMALL };
+}
+
+function markOf(entry, event, pressed) {
   const letter = event?.person ?? entry.was ?? "";
-  const look = entry.removed ? "removed" : event ? degree(event.probability) : "unsure";
-  const made = element(
+  const look = entry.removed ? "removed" : event ? degree(event.probability) : "uncertain";
+  return element(
     "button",
     {
       type: "button",
@@ -89,24 +140,9 @@ function markOf(entry, event, lane, pressed) {
       "aria-label": spoken(entry, event),
       "aria-pressed": String(pressed),
     },
-    look === "unsure" ? letter.toLowerCase() : letter,
+    look === "uncertain" ? letter.toLowerCase() : letter,
   );
-  return styled(made, { "--lane": lane.get(letter) ?? 1 });
 }
-
-/** The day, with month and year where they change; without times every tenth event's number. */
-function dayOf(entry, before, entries) {
-  if (!entry.time) {
-    const number = entries.indexOf(entry) + 1;
-    return number === 1 || number % 10 === 0 ? String(number) : "";
-  }
-  const { day, month, year } = dateOf(entry.time);
-  const last = before?.time ? dateOf(before.time) : {};
-  if (last.year !== year) return `${day} ${month.slice(0, 3)} ${year}`;
-  if (last.month !== month) return `${day} ${month.slice(0, 3)}`;
-  return last.day === day ? "" : String(day);
-}
-
 function listen(track, tip, marks, { entries, events, choose, remove }) {
   const entryOf = new Map(entries.map((entry) => [entry.key, entry]));
   const keys = [...marks.keys()];

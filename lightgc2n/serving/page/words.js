@@ -1,6 +1,6 @@
 // Sentences that describe the numbers.
 
-import { counted, listed, percent } from "./dom.js";
+import { capital, counted, listed, percent } from "./dom.js";
 import { moment } from "./history.js";
 
 const MONTHS = [
@@ -53,37 +53,42 @@ export function sureness(answer) {
   if (others[0]?.chance > confidence) {
     // Counting is cautious: an account is split when the evidence is clear, and not before.
     const other = `${manyPeople(others[0].people)} ${percent(others[0].chance)}`;
-    return `The model is unsure: ${given} and ${other}, and tells people apart only where the evidence is clear.`;
+    return `The model is uncertain: ${given} and ${other}, and tells people apart only where the evidence is clear.`;
   }
   const word =
-    confidence >= 0.85 ? "sure" : confidence >= 0.65 ? "fairly sure" : confidence >= 0.45 ? "not very sure" : "unsure";
+    confidence >= 0.85 ? "sure" : confidence >= 0.65 ? "quite sure" : confidence >= 0.45 ? "not very sure" : "uncertain";
   const rest = others.length
     ? ` Next most likely: ${listed(others.map(({ chance, people }) => `${inWords(people)} (${percent(chance)})`))}.`
     : "";
   return `The model is ${word} of that: ${given}.${rest}`;
 }
 
+/** A picked example in a few words: "Three people, quite sure". */
+export function exampleOf({ count, confidence }) {
+  const word =
+    confidence >= 0.85 ? "very sure" : confidence >= 0.65 ? "quite sure" : confidence >= 0.45 ? "not very sure" : "uncertain";
+  return `${capital(manyPeople(count))}, ${word}`;
+}
+
 const manyPeople = (count) => `${inWords(count)} ${count === 1 ? "person" : "people"}`;
 
 /** How many people, as a sentence. */
 export function headline(answer, account) {
-  if (answer.count === 0) return account === null ? "Nobody yet" : "Nobody is left";
+  if (answer.count === 0) return account === null ? "No one yet" : "No one is left";
   const many = manyPeople(answer.count);
   const what = account === null ? "made this history" : answer.count === 1 ? "uses this account" : "share this account";
-  return `${many[0].toUpperCase()}${many.slice(1)} probably ${what}`;
+  return `${capital(many)} probably ${what}`;
 }
 
 /** One person in a few words, and what they come back to. */
 export function portrait(person) {
   const sentences = [`${capital(person.description)}.`];
   if (person.likes.length) {
-    const often = person.likes.slice(0, 3).map((like) => `${quoted(like)} (${counted(like.events, "time")})`);
+    const often = person.likes.slice(0, 2).map((like) => `${quoted(like)} (${counted(like.events, "time")})`);
     sentences.push(`Came back to ${listed(often)}.`);
   }
   return sentences.join(" ");
 }
-
-export const capital = (text) => `${text[0].toUpperCase()}${text.slice(1)}`;
 
 /** One event for those who hear the page. */
 export function spoken(entry, event) {

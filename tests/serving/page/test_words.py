@@ -20,7 +20,7 @@ MOVES = """async ([before, after]) => {
 }"""
 ADDED = """async (times) => {
   const { withAdded } = await import('/page/history.js');
-  let entries = times.map((time, place) => ({ key: `e${place}`, item: 'x', time, sitting: place, added: false }));
+  let entries = times.map((time, place) => ({ key: `e${place}`, item: 'x', time, session: place, added: false }));
   for (const item of ['y', 'z']) entries = withAdded(entries, { item }, true, Date.UTC(2024, 0, 1, 20));
   return entries.slice(times.length).map(one => one.time);
 }"""
@@ -41,7 +41,7 @@ def test_moves_by_hand(visit: Any) -> None:
     assert page.evaluate(MOVES, ["abc", "cad"]) == [{"c": 2, "a": -1, "d": "new"}, "b"]
 
 
-def test_what_is_added_is_a_sitting_a_day_later(visit: Any) -> None:
+def test_what_is_added_is_a_session_a_day_later(visit: Any) -> None:
     page = visit()
     assert page.evaluate(ADDED, ["2024-02-28 23:50"]) == ["2024-02-29 23:50", "2024-02-29 23:55"]
     assert page.evaluate(ADDED, ["2024-12-31"]) == ["2025-01-01", "2025-01-01"], "whole days stay whole days"
@@ -56,9 +56,15 @@ def test_how_sure_in_words(visit: Any) -> None:
     )
     cautious = {"count": 1, "confidence": 0.31, "chances": [0.31, 0.52, 0.17, 0, 0]}
     assert page.evaluate(WORDS, ["sureness", cautious]) == (
-        "The model is unsure: it gives one person a chance of 31\xa0% and two people 52\xa0%, "
+        "The model is uncertain: it gives one person a chance of 31\xa0% and two people 52\xa0%, "
         "and tells people apart only where the evidence is clear."
     )
+
+
+def test_examples_in_words(visit: Any) -> None:
+    page = visit()
+    for count, confidence, words in ((3, 0.7, "Three people, quite sure"), (1, 0.4, "One person, uncertain")):
+        assert page.evaluate(WORDS, ["exampleOf", {"count": count, "confidence": confidence}]) == words
 
 
 def test_one_person_in_a_sentence(visit: Any) -> None:
