@@ -31,7 +31,7 @@ from lightgc2n.data.dataset import Dataset, load_dataset
 from lightgc2n.data.splits import SplitConfig, Training, split_dataset
 from lightgc2n.devices import device_name, device_of, peak_bytes, reset_peak
 from lightgc2n.files.atomic_writes import new_file
-from lightgc2n.paper.table1 import PAPER_WIDTH, SHARED_ACCOUNT, widths_of
+from lightgc2n.paper.table1 import SHARED_ACCOUNT, at_paper_width
 from lightgc2n.training.loop import Steps, TrainingConfig
 from lightgc2n.training.runs import source_commit, versions
 
@@ -131,7 +131,7 @@ def record(given: argparse.Namespace) -> None:
         for engineering in ENGINEERING[given.device]:
             done = {(row["data"], row["label"], row["share"], row["engineering"]) for row in rows}
             cases = [
-                replace(case, engineering=engineering, settings={**widths(case.model), **case.settings})
+                replace(case, engineering=engineering, settings={**at_paper_width(case.model), **case.settings})
                 for case in every
                 if case.share == share and (folder.name, case.label, share, engineering) not in done
             ]
@@ -144,10 +144,6 @@ def record(given: argparse.Namespace) -> None:
             with new_file(given.out, force=True) as temporary:
                 temporary.write_text(json.dumps({**head, "rows": rows}, indent=1) + "\n", encoding="utf-8")
             print(f"{folder.name}, share {share}, engineering {engineering}: {len(rows)} rows", flush=True)
-
-
-def widths(model: str) -> dict[str, int]:
-    return dict.fromkeys(widths_of(model), PAPER_WIDTH)
 
 
 def show(given: argparse.Namespace) -> None:

@@ -113,12 +113,18 @@ def experiment(
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of experiments.")],
+    records: Annotated[
+        Path | None,
+        typer.Option(
+            "--records", metavar="OUT", help="Write records of the runs to OUT, and the report there: it needs no runs."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Rewrite the report on the experiments of a folder from their run folders."""
-    from lightgc2n.paper.report import write
+    """Rewrite the report on the experiments of a folder from their run folders, or from records of them."""
+    from lightgc2n.paper.report import ship, write
 
-    page = write(folder)
+    page = write(folder) if records is None else ship(folder, records)
     if json:
         print_json({"report": str(page)})
     else:

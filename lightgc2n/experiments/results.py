@@ -86,6 +86,11 @@ class RunResult:
         return f"{self.dataset_folder} {self.tested_domain or self.data_domain}".rstrip()
 
     @property
+    def is_cut(self) -> bool:
+        """Whether the run trained all its epochs: patience did not end it, and more epochs might change it."""
+        return self.ended_by == "budget"
+
+    @property
     def quickest_epoch(self) -> float | None:
         """Seconds of the fastest epoch; slower ones may include kernel compilation or other runs on the machine."""
         return min(self.epoch_seconds, default=None)

@@ -118,6 +118,11 @@ def decided(differences: Sequence[Difference]) -> list[int]:
     return [sign if p < SIGNIFICANCE else 0 for sign, p in zip(signs, corrected, strict=True)]
 
 
+def left_open_by_holm(differences: Sequence[Difference], signs: Sequence[int]) -> int:
+    """How many are undecided although their own interval excludes 0: the correction for many leaves them so."""
+    return sum(sign == 0 and (one.low > 0 or one.high < 0) for one, sign in zip(differences, signs, strict=True))
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down correction: the smallest p-value times their count, the next times one less, never falling."""
     corrected, largest = [0.0] * len(p_values), 0.0

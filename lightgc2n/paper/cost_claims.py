@@ -10,15 +10,14 @@ from math import log
 
 from lightgc2n.errors import MissingExtraError
 from lightgc2n.experiments.results import RunResult
-from lightgc2n.paper.document import CALLED, MODEL
-from lightgc2n.paper.findings import NO_RUNS, Comparison, Finding, counted, settle, tallied
+from lightgc2n.paper.document import MODEL
+from lightgc2n.paper.findings import NO_RUNS, Comparison, Finding, counted, settle, tallied, widths_in
 from lightgc2n.paper.setting_claims import sweep
 
 SLACK = 1.05
 SHARED = 2.0  # the factor if runs shared a machine, which slows some epochs down and not others
 LINEAR = 1.1  # growth up to this power of the data counts as linear
 LITTLE = 0.1  # of the parameters
-WIDTHS = {"embedding_width": "embedding", "capsule_width": "capsules"}  # of the model: most of its parameters
 Span = tuple[float, float]
 
 
@@ -39,8 +38,11 @@ def less(one: Span, other: Span) -> int:
 
 def faster(every: Sequence[Comparison], losers: Sequence[Sequence[str]]) -> Finding:
     """Whether the model's epochs take less time than those of all `losers`, at each share of the data."""
-    signs, missing, ratios = [], 0, []
+    signs: list[int] = []
+    places: list[str] = []
+    ratios, missing = [], 0
     for compared in _with_model(every):
+        before = len(signs)
         ours = _by_share(compared, [MODEL])
         for names in losers:
             theirs = _by_share(compared, names)
@@ -50,27 +52,23 @@ def faster(every: Sequence[Comparison], losers: Sequence[Sequence[str]]) -> Find
                     signs.append(less(span(ours[share]), span(seeds)))
                     where = f"{_called(seeds[0])} on {compared.dataset}, with {100 * share:.0f} % of the data"
                     ratios.append((sum(span(ours[share])) / sum(span(seeds)), where))
+        found = signs[before:]
+        places.append(f"{found.count(1)} of {len(found)} on {compared.dataset}")
     if not signs:
         return NO_RUNS
     ratio, where = max(ratios)
-    return tallied(signs, f"Least in favour: an epoch takes {ratio:.2f} times as long as that of {where}", missing)
+    least = f"Least in favour: an epoch takes {ratio:.2f} times as long as that of {where}"
+    return tallied(signs, f"By place: {'; '.join(places)}. {least}" if len(places) > 1 else least, missing)
 
 
-def fewer_parameters(
-    every: Sequence[Comparison], losers: Sequence[Sequence[str]], elsewhere: Sequence[Comparison] = ()
-) -> Finding:
-    """Whether the model has fewer parameters for each domain it serves than all `losers`.
-
-    Args:
-        elsewhere: runs with the settings of Table 1; they are reported, but do not decide.
-    """
+def fewer_parameters(every: Sequence[Comparison], losers: Sequence[Sequence[str]]) -> Finding:
+    """Whether the model has fewer parameters for each domain it serves than all `losers`."""
     pairs, missing = _pairs(every, losers)
     if not pairs:
         return NO_RUNS
     total, fewer = len(pairs) + missing, _fewer(pairs)
-    counts = f"{counted(fewer, len(pairs) - fewer, total)}, with the settings of the efficiency runs{_settings(pairs)}"
-    why = f"{counts}. Least in favour: {_least(pairs)}.{_elsewhere(_pairs(elsewhere, losers)[0])}"
-    return Finding(settle(fewer, len(pairs) - fewer, total), why)
+    counts = f"{counted(fewer, len(pairs) - fewer, total)}{_widths(pairs)}"
+    return Finding(settle(fewer, len(pairs) - fewer, total), f"{counts}. Least in favour: {_least(pairs)}.")
 
 
 Pairs = dict[tuple[str, str], tuple[RunResult, RunResult]]  # dataset and rival -> the model, the rival
@@ -104,22 +102,12 @@ def _least(pairs: Pairs) -> str:
     return f"for each domain served on {dataset}, {'; '.join(counts)}"
 
 
-def _settings(pairs: Pairs) -> str:
-    """Return the model's widths, which determine most of its parameters; empty if unknown."""
-    settings = [ours.settings for ours, _ in pairs.values()]
-    widths = {name: {str(one[name]) for one in settings if name in one} for name in WIDTHS}
-    texts = [f"{what} {' or '.join(sorted(widths[name]))}" for name, what in WIDTHS.items() if widths[name]]
-    return f" ({CALLED}: {', '.join(texts)})" if texts else ""
-
-
-def _elsewhere(pairs: Pairs) -> str:
-    """The same claim judged by the runs of Table 1."""
-    if not pairs:
+def _widths(pairs: Pairs) -> str:
+    """Return the widths of all models compared, which determine most of their parameters; empty if unknown."""
+    widths = sorted({width for pair in pairs.values() for run in pair for width in widths_in(run.settings)})
+    if not widths:
         return ""
-    fewer, total, start = _fewer(pairs), len(pairs), f" With the settings of Table 1's runs{_settings(pairs)}"
-    if fewer == total:
-        return f"{start} it has fewer too, in {total} of {total}."
-    return f"{start} it has fewer in only {fewer} of {total} comparisons. Least in favour there: {_least(pairs)}."
+    return f", every width {widths[0]}" if len(widths) == 1 else f", with widths from {widths[0]} to {widths[-1]}"
 
 
 def linear_time(every: Sequence[Comparison]) -> Finding:
@@ -241,7 +229,9 @@ def _alike(seeds: Sequence[RunResult], device: str) -> list[list[RunResult]]:
 
 
 def _called(seed: RunResult) -> str:
-    return seed.model if seed.domains == 1 else f"{seed.model} ({seed.domains} domains at once)"
+    if seed.domains > 1:
+        return f"{seed.model} ({seed.domains} domains at once)"
+    return seed.label if seed.label.startswith(f"{seed.model}, ") else seed.model  # with the settings that differ
 
 
 def _growth(compared: Comparison, model: str) -> Span | None:

@@ -8,7 +8,7 @@ from lightgc2n.paper.document import Figure, Section, Series
 from lightgc2n.paper.experiment_plan import Entry, Setup
 from lightgc2n.paper.experiment_results import ExperimentResults
 from lightgc2n.paper.section_tables import Part, count, one_figure, parts_of, row_title, seconds
-from lightgc2n.paper.table1 import SHARED_ACCOUNT
+from lightgc2n.paper.table1 import SHARED_ACCOUNT, at_paper_width
 
 SHARES, FEW_SHARES = (0.2, 0.4, 0.6, 0.8, 1.0), (0.2, 0.6, 1.0)
 MODELS = ("lightgc2n", "lightgc2n-plus", *SHARED_ACCOUNT)
@@ -25,7 +25,7 @@ def runs_of_efficiency(setup: Setup) -> Iterator[Entry]:
             for model in (model for model in models if model in SHARED_ACCOUNT):
                 yield from (
                     Entry(source, model, label=_label(model, share), training=_counted(setup),
-                          split={"ask": "each-domain", "training_share": share})
+                          split={"ask": "each-domain", "training_share": share}, settings=at_paper_width(model))
                     for share in _wanted(setup)
                 )  # fmt: skip
 
@@ -39,7 +39,7 @@ def section_of_efficiency(results: ExperimentResults) -> Section:
     text = (
         "How long an epoch takes as the training data grows from a fifth to all of it, how many parameters a model "
         "has, and how much memory training takes. Every run trains the same number of epochs; seconds are those of "
-        "the fastest epoch, without validation and tests.",
+        "the fastest epoch, without validation and tests. Every width is 16, as in the paper.",
         "A model for two domains serves both with its parameters: they are counted in all, and for each domain served.",
     )
     return _section(results, "Training time and parameters (RQ1, Figure 3)", text)
@@ -58,7 +58,7 @@ def _shares(setup: Setup, models: Iterable[str]) -> Iterator[Entry]:
         for model in models:
             for share in _wanted(setup):
                 split, training = {"training_share": share}, _counted(setup)
-                yield Entry(source, model, domain, _label(model, share), split, training)
+                yield Entry(source, model, domain, _label(model, share), split, training, at_paper_width(model))
 
 
 def _wanted(setup: Setup) -> tuple[float, ...]:

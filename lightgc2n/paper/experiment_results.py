@@ -9,6 +9,7 @@ from typing import Any
 from lightgc2n.errors import DataError
 from lightgc2n.experiments.results import ResultGroup
 from lightgc2n.experiments.run_index import Unfinished, read_runs, unfinished_run
+from lightgc2n.paper.run_records import read_records
 
 EXPERIMENT = "experiment.json"
 
@@ -55,10 +56,23 @@ def read_experiment_results(folder: Path) -> ExperimentResults:
     requests: dict[str, dict[str, Any]] = described["asked"]
     dataset_of = {name: dataset for dataset, request in requests.items() for name in request["runs"]}
     index = read_runs(folder, list(dataset_of))
-    there = {group.first.name for group in index.groups} | {run.name for run in index.unfinished}
+    groups = _with_records(index.groups, read_records(folder), list(dataset_of))
+    there = {group.first.name for group in groups} | {run.name for run in index.unfinished}
     absent = [
         unfinished_run(folder, f"{name}-seed0", name, dataset)
         for name, dataset in dataset_of.items()
         if name not in there
     ]
-    return ExperimentResults(described["experiment"], index.groups, (*index.unfinished, *absent), requests)
+    return ExperimentResults(described["experiment"], groups, (*index.unfinished, *absent), requests)
+
+
+def _with_records(
+    groups: Sequence[ResultGroup], records: Sequence[ResultGroup], order: Sequence[str]
+) -> tuple[ResultGroup, ...]:
+    """The groups of run folders, and those of records that have no folder, in the order of the plans."""
+    if not records:
+        return tuple(groups)
+    there = {group.first.name for group in groups}
+    every = [*groups, *(group for group in records if group.first.name not in there)]
+    place = {name: number for number, name in enumerate(order)}
+    return tuple(sorted(every, key=lambda group: place.get(group.first.name, len(place))))

@@ -4,15 +4,24 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
+from typing import Any
 
 import numpy as np
 
 from lightgc2n.experiments.results import METRICS, ResultGroup, RunResult
-from lightgc2n.metrics.paired_tests import DECISIVE, Difference, SameTargets, decided, difference
+from lightgc2n.metrics.paired_tests import (
+    DECISIVE,
+    Difference,
+    SameTargets,
+    decided,
+    difference,
+    left_open_by_holm,
+)
 from lightgc2n.metrics.ranking import gains
 from lightgc2n.paper.document import Holding
 from lightgc2n.paper.published import Scores, impossible
 
+WITHOUT_USERS = "lightgc2n-wo-a"  # has no latent users, whatever its settings say
 HONEST = frozenset({"last", "time", "cold-accounts"})  # protocols in which no test target is seen in training
 Cells = Mapping[tuple[str, str], Scores]  # (dataset, model) -> metrics
 
@@ -34,6 +43,19 @@ class Comparison:
     def mean(self, run: str) -> float:
         """The decisive metric over all targets and seeds."""
         return self._of(run).mean(run)
+
+    def with_users(self, users: int) -> "Comparison":
+        """The runs with so many latent users, and those whose model has none."""
+        runs = {
+            name: seeds
+            for name, seeds in self.runs.items()
+            if seeds[0].settings.get("latent_users", users) == users or seeds[0].model == WITHOUT_USERS
+        }
+        return Comparison(self.dataset, self.protocol, runs)
+
+    def ended_by_budget(self, run: str) -> bool:
+        """Whether a run used all its epochs, so that more might have changed it."""
+        return any(seed.is_cut for seed in self.runs[run])
 
     def difference(self, first: str, second: str) -> Difference:
         """How far `first` is above `second`."""
@@ -159,7 +181,11 @@ class Evidence:
     differences: tuple[Difference, ...]
     signs: tuple[int, ...]
     missing: tuple[str, ...] = ()
-    unmade: int = 0  # comparisons that involve missing runs
+    unmade: int = 0  # comparisons that involve missing runs, or runs that their budget ended
+    cut: tuple[str, ...] = ()  # runs that their budget ended, not patience: more epochs might change them
+    seeds: tuple[int, ...] = ()  # of each run compared
+    widths: tuple[int, ...] = ()  # every width of the runs compared
+    datasets: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
@@ -171,21 +197,68 @@ class Evidence:
     def counts(self) -> str:
         return counted(self.signs.count(1), self.signs.count(-1), self.total)
 
+    def correction(self) -> str:
+        """What Holm's correction did to comparisons whose own interval excludes 0; empty if nothing."""
+        return corrected_text(left_open_by_holm(self.differences, self.signs), len(self.signs))
+
+    def basis(self) -> str:
+        """What was compared: datasets, widths and seeds."""
+        widths = f"every width {self.widths[0]}" if len(self.widths) == 1 else ""
+        if len(self.widths) > 1:
+            widths = f"widths {self.widths[0]} to {self.widths[-1]}, each model its own"
+        least, most = min(self.seeds), max(self.seeds)
+        several = f"{least} to {most}" if least < most else str(most)
+        parts = [", ".join(self.datasets), widths, f"{several} {'seed' if several == '1' else 'seeds'}"]
+        return f"Compared on {'; '.join(filter(None, parts))}."
+
     def deciding(self) -> Difference | None:
         """The comparison that supports the claim least."""
         return min(self.differences, key=lambda one: one.high, default=None)
 
 
+def corrected_text(left: int, total: int) -> str:
+    """What Holm's correction over `total` comparisons left undecided."""
+    if not left:
+        return ""
+    them = "one of them" if left == 1 else f"{left} of them"
+    which = "whose own 95 % interval excludes 0" if left == 1 else "whose own 95 % intervals exclude 0"
+    return f"Holm's correction over {total} comparisons leaves {them}, {which}, undecided."
+
+
 def gather(pairings: Sequence[tuple[Comparison, Sequence[str], Sequence[str]]]) -> Evidence:
     """Compare every run of a winner with every run of a loser; models are named as in the zoo."""
-    differences, missing, unmade = [], [], 0
+    differences: list[Difference] = []
+    missing: list[str] = []
+    cut: dict[str, None] = {}
+    unmade = 0
+    used: dict[tuple[str, str], Sequence[RunResult]] = {}
     for compared, winners, losers in pairings:
         missing += [f"{name} on {compared.dataset}" for name in (*winners, *losers) if not compared.of_models([name])]
         for winner, loser in product(winners, losers):
             pairs = list(product(compared.of_models([winner]), compared.of_models([loser])))
-            differences += [compared.difference(first, second) for first, second in pairs]
             unmade += not pairs
-    return Evidence(tuple(differences), tuple(decided(differences)), tuple(missing), unmade)
+            for pair in pairs:
+                ended = [f"{run} on {compared.dataset}" for run in pair if compared.ended_by_budget(run)]
+                cut |= dict.fromkeys(ended)
+                unmade += bool(ended)
+                if not ended:
+                    differences.append(compared.difference(*pair))
+                    used |= {(compared.dataset, run): compared.runs[run] for run in pair}
+    return Evidence(
+        tuple(differences),
+        tuple(decided(differences)),
+        tuple(missing),
+        unmade,
+        tuple(cut),
+        tuple(len(seeds) for seeds in used.values()),
+        tuple(sorted({width for seeds in used.values() for width in widths_in(seeds[0].settings)})),
+        tuple(dict.fromkeys(dataset for dataset, _ in used)),
+    )
+
+
+def widths_in(settings: Mapping[str, Any]) -> list[int]:
+    """All widths among the settings of a run; 0 stands for another one of them."""
+    return [int(value) for name, value in settings.items() if name.endswith("width") and value]
 
 
 def measured(
@@ -204,9 +277,10 @@ def measured(
     ]
     honest = gather([pairing for pairing in pairings if pairing[0].honest])
     leaking = gather([pairing for pairing in pairings if not pairing[0].honest])
-    decisive = honest if honest.total else leaking
+    decisive = honest if honest.differences else leaking
     if not decisive.differences:
-        return NO_RUNS
+        cut = dict.fromkeys((*honest.cut, *leaking.cut))
+        return Finding("cannot be told", f"Every run ended by its budget: {', '.join(cut)}.") if cut else NO_RUNS
     return Finding(decisive.holding(share), " ".join(_reasons(honest, leaking, share)))
 
 
@@ -219,9 +293,14 @@ def _present(compared: Comparison, models: Sequence[Sequence[str]]) -> list[str]
 def _reasons(honest: Evidence, leaking: Evidence, share: float) -> Iterator[str]:
     decisive = honest if honest.differences else leaking
     yield f"{decisive.counts()}{_enough(decisive.total, share)}. Least in favour: {decisive.deciding()}."
+    yield from filter(None, [decisive.correction()])
     if decisive.missing:
         yield f"Missing: {', '.join(decisive.missing)}."
+    if decisive.cut:
+        yield f"Ended by their budget, so they judge nothing: {', '.join(decisive.cut)}."
+    yield decisive.basis()
     if not honest.differences:
         yield ONLY_PUBLISHED
-    elif leaking.differences:
+    elif leaking.total:
         yield f"By the published protocol: {leaking.counts()}."
+        yield from filter(None, [leaking.correction()])

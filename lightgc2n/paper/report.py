@@ -7,18 +7,23 @@ from lightgc2n import zoo
 from lightgc2n.errors import DataError
 from lightgc2n.experiments.results import RunResult
 from lightgc2n.experiments.save_results import RESULTS
-from lightgc2n.paper import people_section
+from lightgc2n.paper import earlier, edge, people_section, step_times
 from lightgc2n.paper.catalogue import EXPERIMENTS
 from lightgc2n.paper.document import Document, Opening
+from lightgc2n.paper.earlier import read_earlier
+from lightgc2n.paper.edge import read_bundles
 from lightgc2n.paper.experiment_results import (
     EXPERIMENT,
     ExperimentResults,
     read_experiment,
     read_experiment_results,
 )
+from lightgc2n.paper.experiment_runner import merge_requests
 from lightgc2n.paper.first_screen import opening_of
 from lightgc2n.paper.published import published_section, table1
+from lightgc2n.paper.run_records import write_records
 from lightgc2n.paper.section_tables import parts_of
+from lightgc2n.paper.step_times import read_step_times
 from lightgc2n.paper.table1 import notes_on_data, paper_set
 
 TITLE = "LightGC²N, measured again"
@@ -46,15 +51,22 @@ def document(out: Path) -> Document:
     if not results:
         raise DataError(f"{out}: no run is finished yet. Rerun the command that started them to resume.")
     studies = people_section.identified(out)
+    steps, bundles, before = read_step_times(out), read_bundles(out), read_earlier(out)
+    groups = {name: one.groups for name, one in results.items()}
+    verdicts = judge(groups, people_section.agreements(studies), steps, bundles)
     quick = any(read_experiment(folder).get("quick") for folder in folders)
     return Document(
         title=TITLE,
         summary=(*SUMMARY, *([QUICK] if quick else [])),
-        verdicts=judge({name: one.groups for name, one in results.items()}, people_section.agreements(studies)),
+        verdicts=verdicts,
         sections=(
+            *([earlier.section_of_changes(before, verdicts)] if before else []),
             *(EXPERIMENTS[name].section(one, out / name) for name, one in results.items()),
+            *([step_times.section(steps)] if steps else []),
+            *([edge.section(bundles)] if bundles else []),
             *([people_section.section(studies)] if studies else []),
             published_section(),
+            *([earlier.section(before)] if before else []),
         ),
         made=tuple(_made(list(every.values()))),
         opening=opening(results["table1"]) if "table1" in results else None,
@@ -81,6 +93,15 @@ def write(out: Path) -> Path:
 
     write_report(document(out), out)
     return out / "report.html"
+
+
+def ship(out: Path, to: Path) -> Path:
+    """Write what the report in `out` is made of to another folder, without run folders, and the report there."""
+    for folder in (out / name for name in EXPERIMENTS if (out / name / EXPERIMENT).is_file()):
+        results = read_experiment_results(folder)
+        write_records(results.groups, to / folder.name)
+        merge_requests(to / folder.name, folder.name, read_experiment(folder))
+    return write(to)
 
 
 def _made(experiments: Sequence[ExperimentResults]) -> Iterator[tuple[str, str]]:

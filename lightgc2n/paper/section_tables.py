@@ -85,7 +85,7 @@ def cost_cells(group: ResultGroup) -> list[Cell]:
     if zoo.ZOO[group.model].is_simple:
         stored = group.mean("stored_numbers")
         return [Cell(f"{stored:,.0f} stored", stored), *[Cell("-")] * 3]
-    budget = sum(run.ended_by == "budget" for run in group.runs)
+    budget = sum(run.is_cut for run in group.runs)
     note = f"{budget} of {len(group.runs)} ended by their most epochs, not by patience" if budget else ""
     epochs = Cell(f"{group.mean('epochs'):.0f}" + (BUDGET if budget else ""), group.mean("epochs"), note=note)
     return [

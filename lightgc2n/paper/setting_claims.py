@@ -5,7 +5,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from lightgc2n.metrics.paired_tests import Difference, decided
+from lightgc2n.metrics.paired_tests import Difference, decided, left_open_by_holm
 from lightgc2n.paper.document import MODEL as MODEL
 from lightgc2n.paper.document import Holding
 from lightgc2n.paper.findings import NO_RUNS, ONLY_PUBLISHED, Comparison, Evidence, Finding, decisive
@@ -24,12 +24,22 @@ class Best:
     candidates: frozenset[float]
     tried: frozenset[float]
     rival: Difference  # the best run against the closest one
+    left_open: int = 0  # values that Holm's correction alone leaves possible
+    users: int | None = None  # latent users of the other runs
 
     def __str__(self) -> str:
         close, others = len(self.candidates) - 1, len(self.tried) - 1
         also = f"; {close} of the {others} other values cannot be told from it" if close else ""
+        also += f" ({_by_holm(self.left_open, others)})" if self.left_open else ""
         lead = f"{self.rival.value:.2f} points of MRR@20 before the next ({self.rival.interval})"
-        return f"On {self.compared.dataset} {SYMBOLS[self.setting]} = {self.value:g} is best, {lead}{also}."
+        fixed = "" if self.users is None or self.setting == "latent_users" else f", α = {self.users},"
+        return f"On {self.compared.dataset}{fixed} {SYMBOLS[self.setting]} = {self.value:g} is best, {lead}{also}."
+
+
+def _by_holm(left: int, others: int) -> str:
+    """Why values cannot be told from the best although their own interval excludes 0."""
+    whose = "one, whose own interval excludes" if left == 1 else f"{left}, whose own intervals exclude"
+    return f"{whose} 0, by Holm's correction over {others} comparisons"
 
 
 def sweep(compared: Comparison, setting: str) -> dict[float, str]:
@@ -50,9 +60,12 @@ def best_of(compared: Comparison, setting: str) -> Best | None:
     best = max(metric, key=lambda value: metric[value])
     others = [value for value in runs if value != best]
     differences = [compared.difference(runs[best], runs[value]) for value in others]
-    close = {value for value, sign in zip(others, decided(differences), strict=True) if sign != 1}
+    signs = decided(differences)
+    close = {value for value, sign in zip(others, signs, strict=True) if sign != 1}
     rival = min(differences, key=lambda one: one.value)
-    return Best(compared, setting, best, frozenset({best, *close}), frozenset(runs), rival)
+    users = compared.runs[runs[best]][0].settings.get("latent_users")
+    left = left_open_by_holm(differences, signs)
+    return Best(compared, setting, best, frozenset({best, *close}), frozenset(runs), rival, left, users)
 
 
 def _best_values(every: Sequence[Comparison], settings: Sequence[str]) -> list[Best]:
@@ -96,7 +109,16 @@ def declines_after(every: Sequence[Comparison], setting: str, peak: float) -> Fi
     if not differences:
         return NO_RUNS
     evidence = Evidence(tuple(differences), tuple(decided(differences)))
-    return Finding(evidence.holding(), f"{evidence.counts()}. Least in favour: {evidence.deciding()}.")
+    users = ", ".join(dict.fromkeys(_users(one) for one in chosen if _users(one)))
+    why = f"{evidence.counts()}{f', with {users}' if users else ''}. Least in favour: {evidence.deciding()}."
+    return Finding(evidence.holding(), " ".join(filter(None, [why, evidence.correction()])))
+
+
+def _users(compared: Comparison) -> str:
+    """The latent users of most runs of the model, as text."""
+    values = [compared.runs[run][0].settings.get("latent_users") for run in compared.of_models([MODEL])]
+    most = _most_common([value for value in values if value is not None])
+    return "" if most is None else f"α = {most}"
 
 
 def helps_only_at_some(
@@ -105,9 +127,7 @@ def helps_only_at_some(
     """Whether the model beats the one `without` a part at some values of that part's settings, and loses at others."""
     chosen = decisive(
         [
-            Comparison(
-                one.dataset, one.protocol, {**one.runs, **{run: other.runs[run] for run in other.of_models([without])}}
-            )
+            _joined(one, other, without)
             for one in sweeps
             for other in ablations
             if (one.dataset, one.protocol) == (other.dataset, other.protocol)
@@ -126,8 +146,18 @@ def helps_only_at_some(
     holding: Holding = "holds" if {1, -1} <= signs else "does not hold" if signs in ({1}, {-1}) else "cannot be told"
     least, most = (pick(differences, key=lambda one: one.value) for pick in (min, max))
     helps, harms = evidence.signs.count(1), evidence.signs.count(-1)
-    counts = f"Of {evidence.total} settings it clearly helps at {helps}, clearly harms at {harms}"
-    return Finding(holding, f"{counts}; the rest is undecided. Lowest: {least}. Highest: {most}.")
+    users = ", ".join(dict.fromkeys(_users(one) for one in chosen if _users(one)))
+    counts = f"Of {evidence.total} settings{f', with {users},' if users else ''} it clearly helps at {helps}"
+    why = f"{counts}, clearly harms at {harms}; the rest is undecided. Lowest: {least}. Highest: {most}."
+    return Finding(holding, " ".join(filter(None, [why, evidence.correction()])))
+
+
+def _joined(sweeps: Comparison, ablations: Comparison, without: str) -> Comparison:
+    """The sweeps, and the ablation with as many latent users as most of their runs have."""
+    users = _most_common([sweeps.runs[run][0].settings.get("latent_users") for run in sweeps.of_models([MODEL])])
+    alike = ablations if users is None else ablations.with_users(users)
+    more = {run: alike.runs[run] for run in alike.of_models([without])}
+    return Comparison(sweeps.dataset, sweeps.protocol, {**sweeps.runs, **more})
 
 
 def _sentences(values: Sequence[Best]) -> str:

@@ -12,6 +12,7 @@ from lightgc2n.models.plus.ablations import PLUS_VARIANTS
 from lightgc2n.paper.document import Figure, Section, Series, is_model, is_ours
 from lightgc2n.paper.experiment_plan import Entry, Setup, Source
 from lightgc2n.paper.experiment_results import ExperimentResults
+from lightgc2n.paper.findings import WITHOUT_USERS
 from lightgc2n.paper.published import IN_THE_ZOO, OURS, Scores, impossible, table1, table2
 from lightgc2n.paper.section_tables import (
     COSTS,
@@ -38,7 +39,6 @@ PAPER_WIDTH = 16  # of all models in the paper
 # Latent users in the ablations: the paper's default, and one, which validation chooses on logs. With one latent user
 # every affinity is 1, and routing and alignment have nobody to choose between.
 ABLATION_USERS = (3, 1)
-WITHOUT_USERS = "lightgc2n-wo-a"  # has no latent users, so that their number changes nothing
 IN_A_HURRY = ("recency", "markov", "account-markov", "sasrec", "pi-net", "lightgc2n", "lightgc2n-plus")
 # Our names of the datasets in the paper's tables; hvideo-v-pair is another edition of HV-V.
 PAPER_SETS = {
@@ -79,13 +79,13 @@ def runs_of_table1(setup: Setup) -> Iterator[Entry]:
 def runs_at_paper_width(setup: Setup) -> Iterator[Entry]:
     """The runs of `table1`, every width of every model 16 as in the paper."""
     for entry in runs_of_table1(setup):
-        yield replace(entry, settings={**entry.settings, **dict.fromkeys(widths_of(entry.model), PAPER_WIDTH)})
+        yield replace(entry, settings={**entry.settings, **at_paper_width(entry.model)})
 
 
-def widths_of(model: str) -> list[str]:
-    """The settings of a model that are widths."""
-    settings = zoo.ZOO[model].settings
-    return [field.name for field in fields(settings) if field.name.endswith("width")]
+def at_paper_width(model: str) -> dict[str, int]:
+    """Every width of a model as a setting, as wide as the paper's."""
+    settings = fields(zoo.ZOO[model].settings)
+    return {field.name: PAPER_WIDTH for field in settings if field.name.endswith("width")}
 
 
 def fits(model: str, source: Source, setup: Setup) -> bool:
