@@ -2,14 +2,16 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 SECONDS_BETWEEN_LINES = 5.0
+Value = TypeVar("Value")
 
 
 class Step:
@@ -58,7 +60,7 @@ class _LineStep(Step):
         super().advance(amount)
         if time.monotonic() - self._spoke > SECONDS_BETWEEN_LINES:
             self._spoke = time.monotonic()
-            self._console.print(f"{self.title}: {self._state()}", highlight=False, markup=False)
+            self._console.print(f"{self.title}: {self._state()}", highlight=False, markup=False, soft_wrap=True)
 
     def _state(self) -> str:
         if not self.total or not self.done:
@@ -105,6 +107,14 @@ def step(title: str, total: float | None = None) -> Iterator[Step]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         yield _BarStep(title, total, bar)
+
+
+def tracked(title: str, values: Sequence[Value]) -> Iterator[Value]:
+    """Yield the values and show how many of them are done."""
+    with step(title, total=len(values)) as shown:
+        for value in values:
+            yield value
+            shown.advance()
 
 
 def say(sentence: str) -> None:

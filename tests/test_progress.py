@@ -36,3 +36,16 @@ def test_a_line_says_how_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.StringIO()
     _LineStep("epoch 0", 4, Console(file=written, width=80)).advance()
     assert written.getvalue() == "epoch 0: 25 %, about 1.5 min left\n"  # a quarter took 30 s
+
+
+def test_tracked_values_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[progress.Step] = []
+
+    class Kept(progress.Output):
+        def step(self, title: str, total: float | None) -> progress.Step:
+            steps.append(super().step(title, total))
+            return steps[-1]
+
+    with progress.sent_to(Kept()):
+        assert list(progress.tracked("counting", range(3))) == [0, 1, 2]
+    assert [(one.title, one.total, one.done) for one in steps] == [("counting", 3, 3)]

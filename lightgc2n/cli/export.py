@@ -45,4 +45,4 @@ def export(
         return
     for part, size in sizes.items():
         typer.echo(f"{part}: {size / 1e6:.2f} MB")
-    typer.echo(f"written to {out}; try it with: lightgc2n recommend {out} --history ID,ID,...")
+    typer.echo(f"written to {out}; open its page with: lightgc2n serve {out}")

@@ -33,6 +33,7 @@ from lightgc2n.people.count_people import (
 from lightgc2n.people.pair_evidence import Contrast, evidence
 from lightgc2n.people.session_features import Sessions
 from lightgc2n.people.sessions import Floats
+from lightgc2n.progress import tracked
 
 SINGLES = 0.2  # share of accounts assumed to have one person
 FEWEST_SESSIONS = 8  # of an account assumed to have one person
@@ -86,7 +87,8 @@ def merged_anew(sessions: Sessions, contrast: Contrast, fold: Longs, random: Ran
     """Return merged accounts of both selections; None with too few accounts."""
     bounds = np.searchsorted(sessions.owner, np.arange(len(fold) + 1))
     accounts = Accounts(sessions, contrast, fold, bounds[:-1], np.diff(bounds))
-    halves = np.array([_half_features(accounts, row) for row in range(len(fold))])
+    rows = tracked("finding people: sessions of each account", range(len(fold)))
+    halves = np.array([_half_features(accounts, row) for row in rows])
     alike = halves[:, 0]
     first = _merged(accounts, by_fold(most_likely(alike), fold), alike, random)
     if first is None:
@@ -114,7 +116,8 @@ def _merged(accounts: Accounts, groups: list[Longs], alike: Floats, random: Rand
     thinning = fitting_thinning(accounts, groups, alike, random)
     singles = sum(map(len, groups))
     merged = list(merges(accounts, groups, thinning, min(MERGES, MERGES_A_SINGLE * singles), random))
-    features = [accounts.features(places) for places, _ in merged]
+    shown = tracked("finding people: how many there are", merged)
+    features = [accounts.features(places) for places, _ in shown]
     return Merged([places for places, _ in merged], np.array(features), np.array([count for _, count in merged]))
 
 

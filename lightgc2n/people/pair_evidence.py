@@ -17,6 +17,7 @@ import numpy as np
 from lightgc2n.data.dataset import Longs
 from lightgc2n.people.session_features import FOLDS, ItemTables, Sessions, describe, item_tables, pair_features
 from lightgc2n.people.sessions import DAY, Floats, Logs, usual_gap
+from lightgc2n.progress import tracked
 
 SHARE = 0.5
 LEAST_RATIO = 0.02  # lower bound: odds below 1 - share would have no logarithm
@@ -98,7 +99,7 @@ def _descend(rows: Floats, target: Floats, weights: Weights, random: np.random.G
     """Run Adam with a rate that decays to zero."""
     steps = -(-EPOCHS * len(rows) // BATCH)
     mean, square = ([np.zeros_like(part) for part in weights] for _ in range(2))
-    for step in range(1, steps + 1):
+    for step in tracked("finding people: pairs of sessions", range(1, steps + 1)):
         drawn = random.integers(len(rows), size=BATCH)
         rate, moved = RATE * (1 - step / steps), []
         for place, slope in enumerate(gradients(rows[drawn], target[drawn], weights)):

@@ -39,7 +39,7 @@ from lightgc2n.training.cuda_graph import WARM_UP, CapturedStep
 BUDGET = "budget"  # Progress.ended_by of a run that has trained all its epochs
 COUNTED = "counted"  # of a simple baseline, which has no epochs
 FORGET = "forget"  # of a run that `forget` changed before its training ended: its optimizer's state was removed
-FEWEST_STEPS = 500  # shorter runs get no estimate
+FEWEST_STEPS, FEWEST_SECONDS = 500, 10.0  # a run with fewer of both gets no estimate
 MOST_MEASURED, SECONDS_MEASURED = 20, 1.0
 
 
@@ -260,14 +260,15 @@ class Estimate:
 def estimate(
     model: Model, split: Split, config: TrainingConfig, evaluate: Callable[[Model], float] | None, device: str = "cpu"
 ) -> Estimate | None:
-    """Return the estimate; None for a tiny run. The model and the random state are not changed."""
+    """Return the estimate; None for a short run. The model and the random state are not changed."""
     steps = -(-int((np.diff(split.train.offsets) >= 2).sum()) // config.batch_size)
-    if steps * config.epochs < FEWEST_STEPS:
-        return None
     unit = device_of(device)
     with torch.random.fork_rng(devices=unit.random_devices()):
         trial = copy.deepcopy(model).to(device)
-        step_seconds = _seconds_of_a_step(trial, split, config, device)
+        few = steps * config.epochs < FEWEST_STEPS
+        step_seconds = _seconds_of_a_step(trial, split, config, device, 2 if few else MOST_MEASURED)
+        if few and steps * config.epochs * step_seconds < FEWEST_SECONDS:
+            return None
         trial.eval()
         started = time.perf_counter()
         if evaluate is not None:
@@ -282,8 +283,8 @@ def estimate(
     return Estimate(seconds, config.epochs, peak)
 
 
-def _seconds_of_a_step(model: Model, split: Split, config: TrainingConfig, device: str) -> float:
-    """The mean over some batches of the first epoch, without the warm-up steps."""
+def _seconds_of_a_step(model: Model, split: Split, config: TrainingConfig, device: str, most: int) -> float:
+    """The mean over at most so many batches of the first epoch, without the warm-up steps."""
     steps = Steps(model, split.train, config, device)
     model.train()
     model.start_epoch(0)
@@ -291,7 +292,7 @@ def _seconds_of_a_step(model: Model, split: Split, config: TrainingConfig, devic
     for batch in steps.batches(0):
         steps(batch)
         moments.append(_now(device))
-        if len(moments) > MOST_MEASURED or (moments[-1] - moments[0] > SECONDS_MEASURED and len(moments) > 3):
+        if len(moments) > most or (moments[-1] - moments[0] > SECONDS_MEASURED and len(moments) > 3):
             break
     warm_up = WARM_UP + 2 if device_of(device).is_gpu else 1
     later = moments[warm_up:] if len(moments) > warm_up + 1 else moments

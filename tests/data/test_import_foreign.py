@@ -174,3 +174,27 @@ def test_a_preview_of_sequences(tmp_path: Path) -> None:
     (tmp_path / "log.tsv").write_text("h1\ta b c d e f\nh2\tb\n")
     preview = preview_import(tmp_path / "log.tsv", ImportOptions())
     assert preview.first == [{"account": "h1", "items": "a b c d e …"}, {"account": "h2", "items": "b"}]
+
+
+def test_columns_that_look_like_times_or_titles_are_named(tmp_path: Path) -> None:
+    log = "Kunde;Sendung;Sendungstitel;Zeitpunkt;Art\nk1;7;Küche 1;05.01.2024 19:59;gesehen\nk1;8;Zoo;06.01.2024 20:00;gesehen\n"
+    (tmp_path / "log.csv").write_text(log, encoding="cp1252")
+    words = (
+        "import",
+        tmp_path / "log.csv",
+        "--encoding",
+        "cp1252",
+        "--account-column",
+        "Kunde",
+        "--item-column",
+        "Sendung",
+    )
+    done = run(*words, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "column 'Zeitpunkt' looks like times: name it as the time column to use it" in done.stdout
+    assert "column 'Sendungstitel' looks like titles" in done.stdout
+    done = run(*words, "--out", tmp_path / "data")
+    assert "column 'Zeitpunkt' looks like times" in done.stderr
+    named = ("--title-column", "Sendungstitel", "--time-column", "Zeitpunkt", "--time-format", "%d.%m.%Y %H:%M")
+    done = run(*words, *named, "--out", tmp_path / "other")
+    assert "looks like" not in done.stderr

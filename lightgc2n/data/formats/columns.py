@@ -101,6 +101,22 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(repr(name) for name in shown) + more
 
 
+def overlooked(columns: Mapping[str, str], first: Mapping[str, str]) -> list[str]:
+    """Return hints at columns that are not used but look like times or titles, where none are named.
+
+    Args:
+        first: a value of each column that is not used.
+    """
+    hints = []
+    if "time" not in columns:
+        dates = (name for name, value in first.items() if re.match(f"{LOCAL_DATE}|{ISO_DATE}", value.strip()))
+        hints += [f"column {name!r} looks like times: name it as the time column to use it" for name in dates]
+    if "title" not in columns:
+        titles = (name for name in first if TITLE_NAME.search(plain_name(name)))
+        hints += [f"column {name!r} looks like titles: name it as the title column to keep them" for name in titles]
+    return hints
+
+
 class Coder:
     """Numbers ids in order of first appearance."""
 
@@ -126,6 +142,8 @@ ISO_FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 COMPACT_DATE = r"^(19|20|21)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"  # 20231124; as seconds it would be in 1970
 # 31.12.2023 20:15 or 1/2/2024: two numbers that may be day and month, and a year
 LOCAL_DATE = r"^(\d{1,2})([./-])(\d{1,2})[./-]\d{4}(?:([ T])\d{1,2}:\d\d(:\d\d)?)?$"
+ISO_DATE = r"^\d{4}[-/]\d{1,2}[-/]\d{1,2}([ T]|$)"
+TITLE_NAME = re.compile("title|titel|name|bezeichnung|titre|titulo")  # of a column that is not used
 TIME_FORMAT = option("--time-format", "time_format=")
 
 

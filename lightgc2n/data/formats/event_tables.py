@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from lightgc2n.data.formats.blocks import Block, Record, read_blocks
-from lightgc2n.data.formats.columns import TimeReader, find_columns, time_reader
+from lightgc2n.data.formats.columns import TimeReader, find_columns, overlooked, time_reader
 from lightgc2n.data.formats.file_formats import TableFormat
 from lightgc2n.data.formats.rows import (
     FILTER,
@@ -50,6 +50,7 @@ class TableReader:
     names: list[str] = field(default_factory=list)  # all columns of the table
     columns: dict[str, str] = field(default_factory=dict)
     times: TimeReader | None = None
+    hints: list[str] = field(default_factory=list)  # columns that are not used but look like times or titles
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield good rows, block by block: account, item, and further roles that the table has (time in µs)."""
@@ -58,6 +59,8 @@ class TableReader:
                 if not block.rows:
                     continue
                 block = self._read_header(block)
+                if block.rows:
+                    self.hints = self._hints(next(block.records()))
             if not block.rows:
                 continue
             if "time" in self.columns and self.times is None:
@@ -88,6 +91,11 @@ class TableReader:
                     )
         self.columns, self.names = find_columns(names, self.chosen, where, self.row_filter), names
         return block
+
+    def _hints(self, record: Record) -> list[str]:
+        """Hints at columns that are not used, from one row."""
+        unused = [name for name in self.names if name not in self.columns.values()]
+        return overlooked(self.columns, {name: self._text(record, name) or "" for name in unused})
 
     def _where(self, role: str) -> str:
         return f"{self.path}: column {self.columns[role]}"
