@@ -9,6 +9,7 @@ from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.import_preview import preview_import
 from lightgc2n.data.importing import ImportOptions, import_log
 from lightgc2n.errors import DataError, SettingError
+from tests.cli.test_commands import run
 
 GERMAN = """Kundennummer;Sendung;Gesehen am;Aktion;Note
 K1;Käse;31.12.2023 20:15;gesehen;4
@@ -177,8 +178,8 @@ def test_a_preview_of_sequences(tmp_path: Path) -> None:
 
 
 def test_columns_that_look_like_times_or_titles_are_named(tmp_path: Path) -> None:
-    log = "Kunde;Sendung;Sendungstitel;Zeitpunkt;Art\nk1;7;Küche 1;05.01.2024 19:59;gesehen\nk1;8;Zoo;06.01.2024 20:00;gesehen\n"
-    (tmp_path / "log.csv").write_text(log, encoding="cp1252")
+    rows = ("Kunde;Sendung;Sendungstitel;Zeitpunkt", "k1;7;Küche 1;05.01.2024 19:59", "k1;8;Zoo;06.01.2024 20:00")
+    (tmp_path / "log.csv").write_text("\n".join([*rows, ""]), encoding="cp1252")
     words = (
         "import",
         tmp_path / "log.csv",

@@ -50,11 +50,22 @@ def test_an_epoch_is_its_steps_and_its_share_of_an_evaluation(monkeypatch: pytes
     assert found.bytes > 50e6  # Python and torch alone take more
 
 
-def test_a_tiny_run_is_not_measured() -> None:
+def test_a_short_run_gets_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """49 epochs of 10 steps: 490 steps are few, and last less than ten seconds where a step takes 0.02 s."""
+    clock = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+    def step(*_: object) -> None:
+        clock[0] += 0.02
+
     def never(_: Model) -> float:
         raise AssertionError
 
-    assert estimate(new_model("lightgc2n", SPLIT, {}, 0), SPLIT, TrainingConfig(epochs=49, batch_size=8), never) is None
+    monkeypatch.setattr(loop.Steps, "__call__", step)
+    config = TrainingConfig(epochs=49, batch_size=8)
+    assert estimate(new_model("lightgc2n", SPLIT, {}, 0), SPLIT, config, never) is None
+    monkeypatch.setattr(loop, "FEWEST_SECONDS", 9.0)
+    assert estimate(new_model("lightgc2n", SPLIT, {}, 0), SPLIT, config, lambda _: 0.5) is not None
 
 
 @pytest.mark.parametrize("name", TRAINED)
