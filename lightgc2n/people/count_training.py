@@ -31,9 +31,9 @@ from lightgc2n.people.count_people import (
     plain_head,
 )
 from lightgc2n.people.pair_evidence import Contrast, evidence
+from lightgc2n.people.progress_hook import tracked
 from lightgc2n.people.session_features import Sessions
 from lightgc2n.people.sessions import Floats
-from lightgc2n.progress import tracked
 
 SINGLES = 0.2  # share of accounts assumed to have one person
 FEWEST_SESSIONS = 8  # of an account assumed to have one person

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
+from lightgc2n.people.progress_hook import tracked
 from lightgc2n.people.session_features import FOLDS, ItemTables, Sessions, describe, item_tables, pair_features
 from lightgc2n.people.sessions import DAY, Floats, Logs, usual_gap
-from lightgc2n.progress import tracked
 
 SHARE = 0.5
 LEAST_RATIO = 0.02  # lower bound: odds below 1 - share would have no logarithm

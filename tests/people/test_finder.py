@@ -1,5 +1,6 @@
 """The finder: the same answers after a stay on disk, for accounts learned from and for new ones."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from lightgc2n.errors import DataError
 from lightgc2n.people import finder as finder_module
 from lightgc2n.people.finder import People, PeopleFinder
+from lightgc2n.people.progress_hook import shown_by, tracked
 from lightgc2n.people.sessions import Logs
 from lightgc2n.people.storage import load_finder, save_finder
 from tests.people.test_pair_evidence import world
@@ -144,3 +146,17 @@ def test_a_finder_of_something_else_is_refused(finder: PeopleFinder, tmp_path: P
     load_finder(tmp_path / "finder")  # whoever does not say is not refused
     with pytest.raises(DataError, match="other data or another split"):
         load_finder(tmp_path / "finder", of={"checksum": "another"})
+
+
+def test_learning_shows_its_long_loops() -> None:
+    seen: dict[str, int] = {}
+
+    def show(title: str, values: Sequence[int]) -> Iterator[int]:
+        for value in values:
+            seen[title] = seen.get(title, 0) + 1
+            yield value
+
+    with shown_by(show):
+        assert list(tracked("a loop", range(4))) == [0, 1, 2, 3]
+    assert list(tracked("another", range(2))) == [0, 1]
+    assert seen == {"a loop": 4}
