@@ -32,11 +32,12 @@ from lightgc2n.files.writer_lock import (
     READY,
     SCRATCH,
     discard,
+    is_empty_folder,
     keep_access,
     keep_access_below,
     make_folders,
     mode_while_written,
-    set_aside,
+    partial_folder,
     sole_writer,
     staging_folder,
     swap,
@@ -51,7 +52,7 @@ EXISTS = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
 
 def refuse_existing(path: Path, force: bool, option: str = OUT) -> None:
     """Raise an error when `path` exists and may not be replaced. An empty folder does not count as existing."""
-    if not force and os.path.lexists(path) and not _is_empty_folder(path):
+    if not force and os.path.lexists(path) and not is_empty_folder(path):
         raise OutputError(f"{path} exists already. Choose another {option}, or replace it with {FORCE}.")
 
 
@@ -80,7 +81,7 @@ def new_folder(path: Path, force: bool = False, *, kind: FolderKind, wait: bool 
         _refuse(path, force, kind)
         (staging / NEW).mkdir()
         yield staging / NEW
-        if _is_empty_folder(staging / NEW):
+        if is_empty_folder(staging / NEW):
             return
         keep_access_below(target, staging / NEW)
         sync_tree(staging / NEW)
@@ -107,7 +108,7 @@ def resumable_folder(path: Path, force: bool = False, *, kind: FolderKind) -> It
     """
     target = Path(os.path.realpath(path))
     _refuse(path, force, kind)
-    partial = target.with_name(f"{target.name}.partial")
+    partial = partial_folder(target)
     with _errors_about(path), sole_writer(target, kind) as staging:
         _refuse(path, force, kind)
         _refuse_partial(partial, kind)
@@ -206,12 +207,8 @@ def sha256(path: Path) -> str:
 
 def _refuse(path: Path, force: bool, kind: FolderKind) -> None:
     refuse_existing(path, force)
-    if path.exists() and not _is_empty_folder(path):
+    if path.exists() and not is_empty_folder(path):
         refuse_foreign(path, kind)
-
-
-def _is_empty_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
 
 
 def _refuse_partial(partial: Path, kind: FolderKind) -> None:
@@ -247,16 +244,11 @@ def _remove_unused(partial: Path) -> None:
 
 def _install_partial(partial: Path, path: Path, old: Path, force: bool, kind: FolderKind) -> None:
     """Rename a complete folder to `path`. After a kill before that, it can be resumed and `old` is restored."""
-    if force and path.exists() and not _is_empty_folder(path):
+    if force and path.exists() and not is_empty_folder(path):
         refuse_foreign(path, kind)
         os.rename(path, old)
         sync_folder(path.parent)
-    try:
-        _install(partial, path, False, kind)
-    except OutputError:
-        if old.exists():
-            set_aside(old, path)
-        raise
+    _install(partial, path, False, kind)
     (path / CLAIM).unlink(missing_ok=True)
     sync_folder(path)
     if old.exists():
@@ -272,9 +264,17 @@ def _install(new: Path, path: Path, force: bool, kind: FolderKind) -> None:
         if problem.errno not in EXISTS:
             raise
         if not force:
-            raise OutputError(f"{path} was created meanwhile, so it is not replaced. Choose another name.") from None
+            raise _appeared(path) from None
         refuse_foreign(path, kind)
-        discard(swap(new, path, staging_folder(path) / OLD), kind, path)
+        try:
+            replaced = swap(new, path, staging_folder(path) / OLD)
+        except OSError as second:
+            raise _appeared(path) if second.errno in EXISTS else second from None
+        discard(replaced, kind, path)
+
+
+def _appeared(path: Path) -> OutputError:
+    return OutputError(f"{path} was created meanwhile, so it is not replaced. Choose another name.")
 
 
 def _install_file(temporary: Path, path: Path, force: bool) -> None:
@@ -284,7 +284,7 @@ def _install_file(temporary: Path, path: Path, force: bool) -> None:
     try:
         os.link(temporary, path)  # fails if the name exists
     except FileExistsError:
-        raise OutputError(f"{path} was created meanwhile, so it is not replaced. Choose another name.") from None
+        raise _appeared(path) from None
     except OSError:  # a file system without hard links
         refuse_existing(path, force)
         os.rename(temporary, path)

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from lightgc2n import __version__
 from lightgc2n.errors import OutputError
-from lightgc2n.files.folder_kinds import TEMPORARY, FolderKind, is_made_by_us
+from lightgc2n.files.folder_kinds import CLAIM, TEMPORARY, FolderKind, is_made_by_us
 
 OWNER, LOCK, NEW, READY, OLD, SCRATCH = "owner.json", "lock", "new", "ready", "old", "scratch"
 FOLDERS = (NEW, READY, OLD, SCRATCH)
@@ -46,6 +46,16 @@ def notify(sentence: str) -> None:
 def staging_folder(path: Path) -> Path:
     """Return the staging folder of `path`, in which its writer works."""
     return path.with_name(f".{path.name}.lightgc2n")
+
+
+def partial_folder(path: Path) -> Path:
+    """Return the folder beside `path` that holds a result which can be resumed."""
+    return path.with_name(f"{path.name}.partial")
+
+
+def is_empty_folder(path: Path) -> bool:
+    """Return whether there is a folder without entries; a link to one does not count."""
+    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
 
 
 @contextmanager
@@ -69,6 +79,7 @@ def sole_writer(path: Path, kind: FolderKind, wait: bool = False) -> Iterator[Pa
             with suppress(OSError):
                 staging.rmdir()
         finally:
+            fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough: a process forked meanwhile has the handle too
             os.close(handle)
 
 
@@ -108,15 +119,16 @@ def discard(folder: Path, kind: FolderKind, path: Path) -> None:
     """Remove a replaced folder. Foreign files in it are moved to a folder beside `path`, with a message."""
     kind.remove(folder)
     if folder.exists():
-        set_aside(folder, path)
+        set_aside(folder, path, "was replaced; files in it that this command did not make are in")
 
 
-def set_aside(folder: Path, path: Path) -> None:
+def set_aside(folder: Path, path: Path, why: str) -> None:
     """Rename a folder that was at `path` to a free name beside it, and print that name."""
     names = (path.with_name(f"{path.name}.kept-{number}") for number in count())
     free = next(name for name in names if not os.path.lexists(name))
     os.rename(folder, free)
-    notify(f"{path} was replaced; files in it that this command did not make are in {free}")
+    sync_folder(path.parent)
+    notify(f"{path} {why} {free}")
 
 
 def make_folders(path: Path, mode: int = 0o777) -> None:
@@ -221,15 +233,24 @@ def _is_at(handle: int, path: Path) -> bool:
 def _recover(path: Path, staging: Path) -> None:
     """Complete a swap that was interrupted between its two renames, then remove leftovers of earlier writers."""
     new, ready, old = (staging / name for name in (NEW, READY, OLD))
-    if old.exists() and not path.exists():
-        os.rename(ready if ready.exists() else old, path)
-        sync_folder(path.parent)
+    if old.exists() and (ready.exists() or _is_unfinished(path)):  # the folder at `path` is not the one that replaces
+        wanted = ready if ready.exists() else old
+        if os.path.lexists(path) and not is_empty_folder(path):
+            set_aside(wanted, path, "appeared while the folder of that name was being replaced, which is now")
+        else:
+            os.rename(wanted, path)
+            sync_folder(path.parent)
     for incomplete in (new, staging / SCRATCH):
         if incomplete.exists():
             shutil.rmtree(incomplete)  # holds nothing but files of the killed writer
     for replaced in (ready, old):
         if replaced.exists():
             discard(replaced, _owner_kind(staging), path)
+
+
+def _is_unfinished(path: Path) -> bool:
+    """Return whether nothing of this product is at `path`, or the result that is to replace it is still beside it."""
+    return not os.path.lexists(path) or is_empty_folder(path) or is_made_by_us(partial_folder(path) / CLAIM)
 
 
 def _write_owner(staging: Path, kind: FolderKind) -> None:
