@@ -4,23 +4,24 @@ Statements are written once with `?` for values. A transaction that ends without
 `synchronous=FULL`, PostgreSQL with its own `synchronous_commit`.
 """
 
-import errno
 import logging
 import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from lightgc2n.errors import DataError, LightGC2NError, MissingExtraError, OutputError
-from lightgc2n.files.writer_lock import sync_folder
+from lightgc2n.files.atomic_writes import new_file
 
 Row = tuple[Any, ...]
 WAIT_SECONDS = 5.0  # for a lock of another writer, or for a connection
 APPLICATION_ID = 0x4C474332  # "LGC2" in the header of an SQLite file: a store of this product
+MAGIC, HEADER_BYTES, APPLICATION_ID_AT = b"SQLite format 3\0", 100, 68  # https://www.sqlite.org/fileformat.html
+SQLITE_FILES = ("-journal", "-wal", "-shm")  # beside a database
 NAMESPACE = "lightgc2n"  # the schema of our tables in PostgreSQL; tables of the user are never touched
 
 
@@ -91,16 +92,14 @@ class SqliteDatabase:
 
     key, integer, keep_row = "INTEGER PRIMARY KEY AUTOINCREMENT", "INTEGER", ""
 
-    def __init__(self, path: Path, create: bool = False) -> None:
-        self.name, self._path = str(path), path
+    def __init__(self, path: Path) -> None:
+        self.name, self._path = str(path), Path(os.path.abspath(path))  # SQLite reads ":memory:" as no file at all
         self._own = threading.local()
         self._all: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
-        if create:
-            _create_file(path)
-        elif not path.is_file():
+        if not path.is_file():
             raise DataError(f"{path}: no such store. Create one with: lightgc2n store init {path}")
-        self._refuse_foreign(create)
+        _refuse_foreign(path)
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._errors():
@@ -148,29 +147,11 @@ class SqliteDatabase:
                 self._all.append(connection)
         return connection
 
-    def _refuse_foreign(self, created: bool) -> None:
-        """Mark a new file as ours; refuse an existing file without the mark."""
-        try:
-            with sqlite3.connect(self._path) as connection:
-                if created:
-                    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-                (found,) = connection.execute("PRAGMA application_id").fetchone()
-            connection.close()
-        except sqlite3.DatabaseError as problem:
-            raise DataError(f"{self.name}: not a store of events: {problem}.") from None
-        if found != APPLICATION_ID:
-            raise DataError(
-                f"{self.name}: an SQLite file that lightgc2n did not create, so it is left alone. "
-                f"Create a store at another path with: lightgc2n store init FILE"
-            )
-
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
-            yield
-        except sqlite3.OperationalError as problem:
-            kind = StoreFullError if "full" in str(problem) else StoreUnavailableError
-            raise kind(f"{self.name}: {problem}. Try again.") from None
+            with _disk_errors(self.name):
+                yield
         except sqlite3.DatabaseError as problem:
             if isinstance(problem, sqlite3.IntegrityError | sqlite3.ProgrammingError):
                 raise
@@ -195,17 +176,60 @@ class _SqliteSession:
         self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
 
 
-def _create_file(path: Path) -> None:
-    """Create an empty file that only its owner may read; an existing file is never replaced."""
+def _refuse_foreign(path: Path) -> None:
+    """Raise an error unless the header of the file has our mark.
+
+    SQLite itself would complete what a crash of another program left: it would change the file and remove its journal.
+    """
     try:
-        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
-        raise OutputError(f"{path} exists already. Choose another path for the store.") from None
+        with path.open("rb") as file:
+            header = file.read(HEADER_BYTES)
     except OSError as problem:
-        full = StoreFullError if problem.errno == errno.ENOSPC else OutputError
-        raise full(f"{path}: cannot be created: {problem.strerror}.") from None
-    os.close(handle)
-    sync_folder(path.parent)
+        raise DataError(f"{path}: cannot be read: {problem.strerror}.") from None
+    if not header.startswith(MAGIC):
+        raise DataError(f"{path}: not a store of events: it is no SQLite file.")
+    if int.from_bytes(header[APPLICATION_ID_AT : APPLICATION_ID_AT + 4], "big") != APPLICATION_ID:
+        raise DataError(
+            f"{path}: an SQLite file that lightgc2n did not create, so it is left alone. "
+            f"Create a store at another path with: lightgc2n store init FILE"
+        )
+
+
+class NewSqliteFile(SqliteDatabase):
+    """A new database that is in memory until `save` writes it to its file, which only its owner may read.
+
+    An existing file is never replaced, nor one that SQLite would remove with the new database.
+    """
+
+    def __init__(self, path: Path) -> None:
+        for name in ("", *SQLITE_FILES):
+            if os.path.lexists(path.with_name(path.name + name)):
+                why = ", and SQLite would use or remove it" if name else " already"
+                raise OutputError(f"{path}{name} exists{why}. Choose another path for the store.")
+        self.name, self._path = str(path), path
+        self._memory = sqlite3.connect(":memory:", isolation_level=None)
+        self._memory.execute(f"PRAGMA application_id={APPLICATION_ID}")
+
+    def save(self) -> None:
+        """Write the file; it appears whole or not at all."""
+        with new_file(self._path) as temporary:
+            temporary.chmod(0o600)
+            with _disk_errors(self.name), closing(sqlite3.connect(temporary)) as connection:
+                connection.execute("PRAGMA journal_mode=MEMORY")  # no files beside it
+                self._memory.backup(connection)
+        self._memory.close()
+
+    def _connection(self) -> sqlite3.Connection:
+        return self._memory
+
+
+@contextmanager
+def _disk_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as problem:
+        kind = StoreFullError if "full" in str(problem) else StoreUnavailableError
+        raise kind(f"{name}: {problem}. Try again.") from None
 
 
 class PostgresDatabase:

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from lightgc2n.data.dataset import DATASET, Dataset, Domain, Longs, load_dataset, write_dataset
+from lightgc2n.data.dataset import DATASET, FORGOTTEN, Dataset, Domain, Longs, load_dataset, write_dataset
+from lightgc2n.data.forget_dataset import drop_accounts
+from lightgc2n.data.tombstones import forgotten_among, keep_tombstones, read_tombstones
 from lightgc2n.errors import DataError
 from lightgc2n.files.atomic_writes import new_folder
-from lightgc2n.progress import step
+from lightgc2n.progress import say, step
 from lightgc2n.store.databases import Row, Session
 from lightgc2n.store.event_store import EventStore
 from lightgc2n.store.schema import FILLED_FROM, set_value
@@ -40,7 +42,10 @@ def fill_store(store: EventStore, folder: Path) -> int:
 
 
 def export_store(store: EventStore, out: Path, name: str = "", force: bool = False) -> dict[str, Any]:
-    """Write all events of a store as a prepared dataset and return its manifest."""
+    """Write all events of a store as a prepared dataset and return its manifest.
+
+    Accounts that were forgotten in the dataset at `out` are left out, as in an import.
+    """
     with new_folder(out, force, kind=DATASET) as folder:
         with store.database.transaction(write=False) as session:
             accounts = session.run("SELECT number, id FROM accounts ORDER BY number")
@@ -53,19 +58,32 @@ def export_store(store: EventStore, out: Path, name: str = "", force: bool = Fal
         ids, domains, place = _catalogue(items)
         account_place = _places([number for number, _ in accounts])
         owner, item = account_place[table[:, 0]], place[table[:, 1]]
-        return write_dataset(
-            folder,
-            name=name or "store",
-            kind="logs",
-            accounts=[account for _, account in accounts],
-            items=ids,
-            domains=domains,
-            offsets=np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(accounts)))]),
-            sequence_accounts=np.arange(len(accounts)),
-            events=item,
-            times=table[:, 2],
-            source={"store": store.database.name, "last_event": int(last)},
-        )
+        content: dict[str, Any] = {
+            "accounts": [account for _, account in accounts],
+            "items": ids,
+            "domains": domains,
+            "offsets": np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(accounts)))]),
+            "sequence_accounts": np.arange(len(accounts)),
+            "events": item,
+            "times": table[:, 2],
+        }
+        _leave_out_forgotten(content, out)
+        source = {"store": store.database.name, "last_event": int(last)}
+        manifest = write_dataset(folder, name=name or "store", kind="logs", source=source, **content)
+        keep_tombstones(out, folder)
+    return manifest
+
+
+def _leave_out_forgotten(content: dict[str, Any], out: Path) -> None:
+    """Remove the accounts from `content` that were forgotten in the dataset at `out`."""
+    if not (out / FORGOTTEN).exists():
+        return
+    forgotten = forgotten_among(content["accounts"], [read_tombstones(out / FORGOTTEN)])
+    if len(forgotten) == len(content["accounts"]):
+        raise DataError(f"{out}: all accounts of the store were forgotten there, so there is nothing to export.")
+    if forgotten:
+        drop_accounts(content, forgotten)
+        say(f"{len(forgotten):,} accounts that were forgotten in {out} are left out; the store still has them")
 
 
 def _times(data: Dataset, folder: Path) -> Longs:

@@ -19,6 +19,7 @@ from typing import Any
 from lightgc2n.errors import DataError
 from lightgc2n.store.databases import (
     Database,
+    NewSqliteFile,
     PostgresDatabase,
     Session,
     SqliteDatabase,
@@ -289,9 +290,14 @@ def _outcome(account: int, event: str | None, stored: set[tuple[int, str]]) -> O
 
 def create_store(url: str) -> EventStore:
     """Create an empty store: a new SQLite file, or tables of our own in a PostgreSQL database."""
-    database: Any = PostgresDatabase(url) if is_postgres(url) else SqliteDatabase(_path(url), create=True)
-    create_tables(database)
-    return EventStore(database)
+    if is_postgres(url):
+        database = PostgresDatabase(url)
+        create_tables(database)
+        return EventStore(database)
+    file = NewSqliteFile(_path(url))
+    create_tables(file)
+    file.save()
+    return open_store(url)
 
 
 def open_store(url: str) -> EventStore:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from lightgc2n.data.dataset import Dataset, Domain, load_dataset, write_dataset
+from lightgc2n.data.forget_dataset import forget_in_dataset
+from lightgc2n.data.tombstones import add_tombstones, read_tombstones
 from lightgc2n.errors import DataError
 from lightgc2n.store.dataset_exchange import export_store, fill_store
 from lightgc2n.store.event_store import EventStore, NewEvent
@@ -81,3 +83,21 @@ def test_an_empty_store_gives_no_dataset(store: EventStore, tmp_path: Path) -> N
     with pytest.raises(DataError, match="nothing to train on"):
         export_store(store, tmp_path / "again")
     assert list(tmp_path.glob("again*")) == []
+
+
+def test_an_export_over_a_dataset_leaves_out_the_accounts_that_were_forgotten_there(
+    store: EventStore, tmp_path: Path
+) -> None:
+    shop = write(tmp_path / "shop")
+    fill_store(store, shop)
+    forget_in_dataset(shop, ["h1"])
+    for _ in range(2):  # the list of forgotten accounts stays
+        export_store(store, shop, force=True)
+        again = load_dataset(shop)
+        assert logs(again) == {account: log for account, log in LOGS.items() if account != "h1"}
+        assert "v1" not in again.items  # nobody else had it
+        assert "h1" in read_tombstones(shop / "forgotten.json")
+    forget_in_dataset(shop, ["h2"])
+    add_tombstones(shop / "forgotten.json", ["h3"])
+    with pytest.raises(DataError, match="all accounts of the store were forgotten there"):
+        export_store(store, shop, force=True)

@@ -1,0 +1,80 @@
+"""The files of SQLite: ours appear whole, and those of other programs are never changed, not even by a look at them."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lightgc2n.errors import DataError, LightGC2NError, OutputError
+from lightgc2n.files.atomic_writes import sha256
+from lightgc2n.store.event_store import create_store, open_store
+
+CRASHED = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute(f"PRAGMA journal_mode={sys.argv[2]}")
+connection.execute("PRAGMA cache_size=2")
+connection.execute("CREATE TABLE films (name TEXT)")
+connection.execute("INSERT INTO films VALUES ('first')")
+if sys.argv[2] == "DELETE":
+    connection.execute("BEGIN")
+    connection.executemany("INSERT INTO films VALUES (?)", [("x" * 900,)] * 100)
+os._exit(9)
+"""
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: sha256(path) for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(("mode", "beside"), [("WAL", "-wal"), ("DELETE", "-journal")])
+def test_what_a_crash_of_another_program_left_stays(mode: str, beside: str, tmp_path: Path) -> None:
+    place = tmp_path / "theirs.db"
+    assert subprocess.run([sys.executable, "-c", CRASHED, place, mode], check=False).returncode == 9
+    before = contents(tmp_path)
+    assert f"theirs.db{beside}" in before
+    with pytest.raises(DataError, match="did not create, so it is left alone"):
+        open_store(str(place))
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("beside", ["-journal", "-wal", "-shm"])
+def test_a_file_that_sqlite_would_remove_is_refused(beside: str, tmp_path: Path) -> None:
+    (tmp_path / f"work{beside}").write_text("my diary")
+    with pytest.raises(OutputError, match=f"work{beside} exists, and SQLite would use or remove it"):
+        create_store(str(tmp_path / "work"))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {f"work{beside}": "my diary"}
+
+
+def test_the_name_of_sqlites_memory_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    create_store(":memory:").close()
+    store = open_store(":memory:")
+    assert store.facts().accounts == 0
+    store.close()
+    assert (tmp_path / ":memory:").stat().st_size > 0
+
+
+def test_a_store_that_cannot_be_created_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lightgc2n.store.schema._migrate", stop)
+        with pytest.raises(KeyboardInterrupt):
+            create_store(str(tmp_path / "events.db"))
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises((LightGC2NError, OSError)):
+        create_store(str(tmp_path / ("x" * 250)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_store_is_private_and_its_journal_is_a_write_ahead_log(tmp_path: Path) -> None:
+    create_store(str(tmp_path / "events.db")).close()
+    assert os.stat(tmp_path / "events.db").st_mode & 0o777 == 0o600
+    with sqlite3.connect(tmp_path / "events.db") as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
