@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from lightgc2n.api.results import AccountPeople, Ownership, Presenter, Recommendations
     from lightgc2n.recommending.histories import Times
     from lightgc2n.recommending.recommender import Recommender
+    from lightgc2n.recommending.results import Watching
 
 Id = str | int  # ids are text; a number is converted to text
 
@@ -132,6 +134,36 @@ class Recommending(ABC):
         with api_call(self._progress):
             result = self.recommender.people(_text(account), _texts(history), times, k=k, exclude_seen=exclude_seen)
             return self._presenter.people(result)
+
+    def who(
+        self,
+        account: Id | None = None,
+        history: Sequence[Id] | None = None,
+        times: "Times | None" = None,
+        *,
+        time: "str | int | datetime | None" = None,
+        items: Sequence[Id] = (),
+        context: str | None = None,
+    ) -> "Watching":
+        """Return who of the people behind an account or a history is probably watching.
+
+        Args:
+            account: the id of an account.
+            history: as for `recommend`; without it the stored history of the account.
+            times: time of each event of the history: ISO dates, or microseconds since 1970.
+            time: of the question, not before the newest event: an ISO date, a datetime, or microseconds since 1970.
+            items: what was begun in this session, in order.
+            context: the device or other hint, where the dataset keeps that column.
+
+        Example:
+            >>> now = run.who("user42", time="2024-05-01T20:15", items=["a"])
+            >>> now.chances, now.steps[0].chances
+        """
+        with api_call(self._progress):
+            at = time.isoformat() if isinstance(time, datetime) else time
+            return self.recommender.who(
+                _text(account), _texts(history), times, time=at, items=_texts(items), context=context
+            )
 
     def ownership(self, account: Id | None = None, history: Sequence[Id] | None = None) -> "Ownership":
         """Return each latent user's share of each event; an error for models without latent users."""

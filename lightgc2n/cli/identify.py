@@ -1,5 +1,6 @@
 """`lightgc2n identify`: score methods that separate the people behind accounts, on labelled data."""
 
+from collections.abc import Callable
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,6 +43,10 @@ def identify(
             help="Instead: score the lists of this run (protocol time) or baseline for the person probably acting.",
         ),
     ] = None,
+    who: Annotated[
+        bool,
+        typer.Option("--who", help="Instead: score how well it is known who is watching, at a time and after items."),
+    ] = False,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The folder for the tables.")] = None,
     seed: Seed = 0,
     force: Force = False,
@@ -66,6 +71,11 @@ def identify(
     members = load_members(folder)
     if members is None:
         raise DataError(f"{folder}: has no labels of people. Make labelled data with lightgc2n simulate or generate.")
+    if who:
+        if methods != "all" or run or gap or serve is not None:
+            raise SettingError("--who: omit --methods, --run, --gap and --serve, which have no effect on it.")
+        _who(dataset, members, options, out, force, json)
+        return
     if serve is not None:
         if methods != "all" or run or seed:
             raise SettingError("--serve: omit --methods, --run and --seed, which have no effect on lists.")
@@ -93,18 +103,43 @@ def _serve(
     as_json: bool,
 ) -> None:
     from lightgc2n.experiments.person_lists import serve_named
+
+    _refuse_folder(out, "--serve")
+    _report(serve_named(name, dataset, members, options), _show_lists, out, force, as_json)
+
+
+def _who(
+    dataset: "Dataset", members: "Members", options: "IdentifyOptions", out: Path | None, force: bool, as_json: bool
+) -> None:
+    from lightgc2n.experiments.who_is_watching import score_who
+    from lightgc2n.experiments.who_tables import notes, tables
+
+    _refuse_folder(out, "--who")
+
+    def show(result: dict[str, Any]) -> None:
+        print_results(tables(result), notes(result))
+
+    _report(score_who(dataset, members, options), show, out, force, as_json)
+
+
+def _refuse_folder(out: Path | None, what: str) -> None:
+    if out is not None and out.suffix != ".json":
+        raise SettingError(f"{out}: with {what}, --out is one file that ends in .json.")
+
+
+def _report(
+    result: dict[str, Any], show: Callable[[dict[str, Any]], None], out: Path | None, force: bool, as_json: bool
+) -> None:
+    """Write the result to a file, if one is named, and print it."""
     from lightgc2n.files.atomic_writes import new_file
 
-    if out is not None and out.suffix != ".json":
-        raise SettingError(f"{out}: with --serve, --out is one file that ends in .json.")
-    result = serve_named(name, dataset, members, options)
     if out is not None:
         with new_file(out, force) as temporary:
             temporary.write_text(dumps(result, indent=1) + "\n", encoding="utf-8")
     if as_json:
         print_json(result)
         return
-    _show_lists(result)
+    show(result)
     if out is not None:
         typer.echo(f"written to {out}")
 

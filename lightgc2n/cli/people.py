@@ -13,10 +13,11 @@ from rich.text import Text
 
 from lightgc2n.cli.options import History, Json, Times, known_history, split_ids
 from lightgc2n.cli.printing import can_print, print_json, print_table, title_of, with_title
+from lightgc2n.errors import SettingError
 
 if TYPE_CHECKING:
     from lightgc2n.people.profiles import Activity
-    from lightgc2n.recommending.results import AccountPeople, Person, PersonEvent, Recommendations
+    from lightgc2n.recommending.results import AccountPeople, Person, PersonEvent, Recommendations, Watching
 
 NEWEST = 20  # events that the screen shows one by one
 STYLES = dict(zip("ABCDE", ("black on cyan", "black on yellow", "white on magenta", "black on green", "white on blue"),
@@ -24,6 +25,7 @@ STYLES = dict(zip("ABCDE", ("black on cyan", "black on yellow", "white on magent
 BARS, PLAIN_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#@"
 WEEKDAYS = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+WHO_NOTE = "A chance is no certainty: let the viewer choose whose list to see (recommend --person)."
 Named = Callable[[str], str]
 
 
@@ -50,12 +52,28 @@ def people(
             help="Item titles in place of those known: a table, or id, tab and title per line.",
         ),
     ] = None,
+    who: Annotated[
+        str | None,
+        typer.Option(
+            "--who",
+            metavar="TIME",
+            help="Instead: who is probably watching at this time (ISO), after the newest event; - without times.",
+        ),
+    ] = None,
+    begun: Annotated[
+        str | None, typer.Option("--begun", metavar="ID,ID,...", help="With --who: what was begun in this session.")
+    ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(metavar="VALUE", help="With --who: the device or other hint, if import kept that column."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show how many people use an account, who did what, what each person likes, and lists for each and for all.
 
-    People are named by letters. For a run, the model that finds them is learned from its training logs at the first
-    call and stored in the run's folder. A bundle contains it unless it was exported with --no-people.
+    With --who: the chance of each person to be watching at a time. People are named by letters. For a run, the model
+    that finds them is learned from its training logs at the first call and stored in the run's folder. A bundle
+    contains it unless it was exported with --no-people.
     """
     from lightgc2n.data.catalogue import read_titles
     from lightgc2n.recommending.loading import load
@@ -63,12 +81,40 @@ def people(
     known = read_titles(titles) if titles is not None else {}
     recommender = load(run, data)
     shown = known_history(history, recommender.dataset.item_index)
+    if who is None and (begun is not None or context is not None):
+        raise SettingError("--begun, --context: only with --who TIME.")
+    if who is not None:
+        time, items = (None if who == "-" else who), split_ids(begun) or []
+        found = recommender.who(account, shown, split_ids(times), time=time, items=items, context=context)
+        _show_who(found, known or recommender.titles, json)
+        return
     result = recommender.people(account, shown, split_ids(times), k=k, exclude_seen=exclude_seen)
     known = known or recommender.titles
     if json:
         print_json(_as_json(result, known))
     else:
         _show(result, lambda item: with_title(item, known))
+
+
+def _show_who(found: "Watching", titles: dict[str, str], as_json: bool) -> None:
+    if as_json:
+        steps = [step._asdict() | title_of(step.item_id or "", titles) for step in found.steps]
+        print_json(asdict(found) | {"steps": steps, "notes": list(found.notes)})
+        return
+    for note in found.notes:
+        typer.echo(f"Note: {note}.")
+    when = f" at {found.time}" if found.time is not None else ""
+    typer.echo(f"Who is probably watching{when}:")
+    table = Table()
+    table.add_column("after")
+    for name in found.people:
+        table.add_column(_badge(name), justify="right")
+    for step in found.steps:
+        begun = "nothing yet" if step.item_id is None else escape(with_title(step.item_id, titles))
+        table.add_row(begun, *(f"{100 * chance:.0f} %" for chance in step.chances))
+    print_table(table)
+    if len(found.people) > 1:
+        typer.echo(WHO_NOTE)
 
 
 def _as_json(result: "AccountPeople", titles: dict[str, str]) -> dict[str, Any]:

@@ -79,10 +79,9 @@ class Histories:
         """One query with the given history, and notes on ids that are not known."""
         if isinstance(history, str):
             raise SettingError(f"history: expected a list of item ids, found the text {history!r}.")
-        known, notes = self.dataset.item_index, []
+        known = self.dataset.item_index
         events = np.array([known[item] for item in history if item in known], dtype=np.int32)
-        if missing := list(dict.fromkeys(item for item in history if item not in known)):
-            notes.append(f"left out of the history, because not in {self.dataset.name}: {_named(missing)}")
+        notes = [*left_out(history, self.dataset, "the history")]
         if account is not None and account not in self.account_index:
             notes.append(f"account {account!r} is not known: the history alone decides")
         index = self.account_index.get(account, UNSEEN) if account is not None else UNSEEN
@@ -175,6 +174,12 @@ def whole_logs(dataset: Dataset) -> tuple[Longs, Longs]:
         np.minimum.at(first, owner, start)
         np.maximum.at(last, owner, stop)
     return first, last
+
+
+def left_out(items: Sequence[str], dataset: Dataset, of: str) -> tuple[str, ...]:
+    """A note on ids that the catalogue does not have, if there are any."""
+    missing = list(dict.fromkeys(item for item in items if item not in dataset.item_index))
+    return (f"left out of {of}, because not in {dataset.name}: {_named(missing)}",) if missing else ()
 
 
 def read_times(times: Times) -> Longs:

@@ -20,7 +20,14 @@ from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import newest_sessions
 from lightgc2n.recommending.histories import History, Source, Times
 from lightgc2n.recommending.people_report import by_weight, people_report, top_items_for_all
-from lightgc2n.recommending.results import AccountPeople, Interaction, Ownership, Recommendation, Recommendations
+from lightgc2n.recommending.results import (
+    AccountPeople,
+    Interaction,
+    Ownership,
+    Recommendation,
+    Recommendations,
+    Watching,
+)
 from lightgc2n.recommending.scorer import (
     Flags,
     PreparedQuery,
@@ -31,6 +38,7 @@ from lightgc2n.recommending.scorer import (
     read_item_ids,
     refuse_diverged,
 )
+from lightgc2n.recommending.watching import context_of_events, watching
 
 ANALYSED_SESSIONS = 300  # the newest, in which people are found; the work grows with the square of their number
 ACCOUNT = option("--account", "account=")
@@ -165,6 +173,35 @@ class Recommender:
     def count_people(self, account: str) -> People:
         """The people behind a known account, without lists."""
         return self._find_people(account, self._histories.of_accounts([account]), None, None)[1]
+
+    def who(
+        self,
+        account: str | None = None,
+        history: Sequence[str] | None = None,
+        times: Times | None = None,
+        *,
+        time: str | int | None = None,
+        items: Sequence[str] = (),
+        context: str | None = None,
+    ) -> Watching:
+        """Who of the people behind an account or a history is probably watching.
+
+        Args:
+            history: as for `recommend`; without it the stored history of the account.
+            times: of each event of the history.
+            time: of the question: an ISO date, or microseconds since 1970; not before the newest event.
+            items: what was begun in this session, in order.
+            context: such as the device, where the log keeps that column.
+        """
+        queries, notes = self._query(account, history)
+        events, people, more = self._find_people(account, queries, history, times)
+        stop = int(queries.stop[0])
+        if context is not None and history is not None:
+            raise SettingError("context: only stored histories have one. Leave it out, or leave out the history.")
+        own = context_of_events(self.dataset, slice(stop - len(events.items), stop), context)
+        row = self._histories.account_index.get(account) if account is not None else None
+        notes = (*notes, *more) if self.finder.head.taught else (*notes, *more, ONE_ASSUMED)
+        return watching(account, events, people, self.finder, row, self.dataset, time, items, own, notes)
 
     def ownership(self, account: str | None = None, history: Sequence[str] | None = None) -> Ownership:
         """The share of each latent user in each event of an account, of an account with another history, or of one.

@@ -112,3 +112,27 @@ class AccountPeople:
     whole: Recommendations  # the list for the account as one user
     sessions: tuple[int, ...]  # the session id of each event; a session belongs to one person
     notes: tuple[str, ...] = ()  # for example that older events were left out
+
+
+class WatchingStep(NamedTuple):
+    """The chance of each person after one more item was begun; they sum to one."""
+
+    item_id: str | None  # None: before anything was begun
+    chances: tuple[float, ...]  # in the order of the letters
+
+
+@dataclass(frozen=True)
+class Watching:
+    """Who of the people of an account is probably watching at a time."""
+
+    account_id: str | None  # None where only a history was given
+    time: str | None  # of the question; None where the log has no times
+    people: tuple[str, ...]  # letters, as in AccountPeople of the same history
+    steps: tuple[WatchingStep, ...]  # before anything was begun, then after each item
+    going_on: int  # how many of the items are the history's own: its last session goes on at that time
+    notes: tuple[str, ...] = ()
+
+    @property
+    def chances(self) -> dict[str, float]:
+        """The chance of each person after everything that was begun."""
+        return dict(zip(self.people, self.steps[-1].chances, strict=True))

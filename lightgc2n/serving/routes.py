@@ -19,10 +19,12 @@ from lightgc2n.serving.schemas import (
     Ask,
     AskBody,
     AskPeople,
+    AskWho,
     ItemsFound,
     ManyAnswers,
     PeopleFound,
     PopulationFound,
+    WhoFound,
 )
 from lightgc2n.serving.service import ServedBundle, Service
 from lightgc2n.serving.settings import Limits
@@ -187,15 +189,48 @@ def add_account_routes(app: FastAPI, service: Service) -> None:
         """The same for a given history."""
         return await _people(request, body)
 
+    @app.post("/v1/who", response_model=WhoFound, tags=["people"])
+    async def who(request: Request, body: AskWho) -> Response:
+        """Who is probably watching: the chance of each person before anything is begun, and after each item."""
+        served = service.served
+        _refuse_nobody(served, body)
+        return await service.find_people(request, lambda check: _who_response(served, body, check))
+
     async def _people(request: Request, ask: AskPeople) -> Response:
         served = service.served
         refuse_length(ask.k, limits)
-        refuse_times(ask.history, ask.times)
-        if ask.history is None and ask.account is None:
-            raise RefusedError(422, "nobody_named", "give an account, a history, or both.")
-        if ask.history is None and ask.account is not None and not served.recommender.knows(ask.account):
-            raise unknown("account", ask.account)
+        _refuse_nobody(served, ask)
         return await service.find_people(request, lambda check: _people_response(served, ask, check))
+
+
+def _refuse_nobody(served: ServedBundle, ask: AskPeople | AskWho) -> None:
+    """Raise an error if times do not fit, or if nobody, or somebody unknown, is named."""
+    refuse_times(ask.history, ask.times)
+    if ask.history is None and ask.account is None:
+        raise RefusedError(422, "nobody_named", "give an account, a history, or both.")
+    if ask.history is None and ask.account is not None and not served.recommender.knows(ask.account):
+        raise unknown("account", ask.account)
+
+
+def _who_response(served: ServedBundle, ask: AskWho, check: Check) -> Response:
+    who: Any = (ask.account, ask.history, ask.times)
+    found = served.recommender.who(*who, time=ask.time, items=ask.items)
+    check()
+    return json_response(
+        {
+            "account": found.account_id,
+            "time": found.time,
+            "people": found.people,
+            "steps": [{"item": item, **_title(item, served), "chances": chances} for item, chances in found.steps],
+            "going_on": found.going_on,
+            "notes": list(found.notes),
+        }
+    )
+
+
+def _title(item: str | None, served: ServedBundle) -> dict[str, Any]:
+    title = served.facts.get(item or "", {}).get("title")
+    return {} if title is None else {"title": title}
 
 
 def _people_response(served: ServedBundle, ask: AskPeople, check: Check) -> Response:

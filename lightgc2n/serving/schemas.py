@@ -13,6 +13,7 @@ ItemId = Annotated[str, Field(min_length=1, max_length=512)]
 AccountId = Annotated[str, Field(min_length=1, max_length=512)]
 Time = Annotated[str, Field(max_length=64)] | Annotated[int, Field(ge=-(2**62), le=2**62)]
 STRICT = ConfigDict(extra="forbid", strict=True)
+MOST_BEGUN = 100  # items of one session
 MOST_FIELDS = 32  # of an object; valid requests have fewer
 
 DEFAULT_LIMITS = Limits()
@@ -36,6 +37,7 @@ HISTORY_LENGTH = _at_most(lambda limits: limits.max_history, "history_too_long",
 NAMED_LENGTH = _at_most(
     lambda limits: limits.max_named, "too_many_items", "allow and deny name at most {:,} items each"
 )
+BEGUN_LENGTH = _at_most(lambda _: MOST_BEGUN, "too_many_items", "items names at most {:,} that were begun")
 History = Annotated[list[ItemId], FIRST_MISTAKE, HISTORY_LENGTH]
 Times = Annotated[list[Time], FIRST_MISTAKE, HISTORY_LENGTH]
 Named = Annotated[list[ItemId], FIRST_MISTAKE, NAMED_LENGTH]
@@ -254,6 +256,41 @@ class PopulationFound(BaseModel):
     accounts: int = Field(description="Accounts that were counted: all, or 2,000 spread evenly over them.")
     counts: list[int] = Field(description="Accounts with one person, with two ...")
     examples: list[ExampleFound] = Field(description="A clear example of each count, and an uncertain one.")
+
+
+class AskWho(RequestBody):
+    """Who is watching: an account, a history, or both, a time, and what was begun."""
+
+    model_config = STRICT | ConfigDict(
+        json_schema_extra={"examples": [{"account": "h000003", "time": "2030-05-04T20:15", "items": ["v1"]}]}
+    )
+
+    account: AccountId | None = None
+    history: History | None = None
+    times: Times | None = None
+    time: Time | None = Field(
+        None, description="Of the question, not before the newest event: ISO 8601, or microseconds since 1970."
+    )
+    items: Annotated[list[ItemId], FIRST_MISTAKE, BEGUN_LENGTH] = Field(
+        [], description="What was begun in this session, in order."
+    )
+
+
+class WatchingAfter(BaseModel):
+    item: str | None = Field(description="The item that was begun; null before anything was.")
+    title: str | None = None
+    chances: list[float] = Field(description="The chance of each person; they sum to one.")
+
+
+class WhoFound(BaseModel):
+    """Who of the people behind an account is probably watching."""
+
+    account: str | None
+    time: str | None
+    people: list[str] = Field(description="Letters, as for the people of the same history.")
+    steps: list[WatchingAfter] = Field(description="Before anything was begun, and after each item.")
+    going_on: int = Field(description="How many of the items are of the history itself: its last session goes on.")
+    notes: list[str]
 
 
 class AccountListed(BaseModel):

@@ -280,11 +280,38 @@ def test_answers_come_with_careful_headers(client: Client) -> None:
         assert not [name for name in headers if name.startswith("access-control-")]
 
 
+def test_who_is_watching(client: Client, bundle: Recommender, titles: dict[str, str]) -> None:
+    account = bundle.dataset.accounts[0]
+    begun = list(bundle.dataset.items[:3])
+    body = {"account": account, "time": "2031-05-04T20:15", "items": begun}
+    found, wanted = (
+        valid(client.post("/v1/who", body), schemas.WhoFound),
+        bundle.who(account, time=body["time"], items=begun),
+    )
+    assert (found["account"], found["time"], found["people"]) == (account, "2031-05-04 20:15", list(wanted.people))
+    assert [step["item"] for step in found["steps"]] == [None, *begun]
+    assert [step.get("title") for step in found["steps"]] == [None, *map(titles.get, begun)]
+    for step, other in zip(found["steps"], wanted.steps, strict=True):
+        assert step["chances"] == pytest.approx(other.chances)
+        assert sum(step["chances"]) == pytest.approx(1)
+
+
+def test_who_is_refused_like_other_questions(client: Client, bundle: Recommender) -> None:
+    account, late = bundle.dataset.accounts[0], "2031-05-04T20:15"
+    assert client.post("/v1/who", {"time": late}).code == "nobody_named"
+    assert client.post("/v1/who", {"account": "nobody", "time": late}).code == "unknown_account"
+    assert client.post("/v1/who", {"account": account, "time": late, "items": ["v1"] * 101}).code == "too_many_items"
+    assert client.post("/v1/who", {"account": account, "time": late, "item": ["v1"]}).status == 422
+    for time in (None, "tomorrow", "1990-01-01T20:15"):
+        assert client.post("/v1/who", {"account": account, "time": time}).code == "cannot_be_answered"
+    assert client.post("/v1/who", {"history": ["v1"], "times": [], "time": late}).code == "times_do_not_fit"
+
+
 def test_the_document_tells_everything(client: Client) -> None:
     document = client.get("/openapi.json").json
     assert set(document["paths"]) == {
         *("/v1/recommend", "/v1/items/{item}/similar", "/v1/items", "/v1/accounts", "/v1/accounts/{account}/people"),
-        *("/v1/people", "/v1/population", "/v1/model", "/healthz", "/readyz", "/metrics"),
+        *("/v1/people", "/v1/who", "/v1/population", "/v1/model", "/healthz", "/readyz", "/metrics"),
     }
     for path, operations in document["paths"].items():
         for operation in operations.values():
@@ -293,7 +320,7 @@ def test_the_document_tells_everything(client: Client) -> None:
                 problem = operation["responses"][status]["content"]["application/json"]["schema"]
                 assert problem == {"$ref": "#/components/schemas/ProblemBody"}, path
     assert document["paths"]["/v1/recommend"]["post"]["requestBody"]["content"]["application/json"]["examples"]
-    for name in ("Ask", "ManyAsks", "Answer", "ProblemBody", "AskPeople"):
+    for name in ("Ask", "ManyAsks", "Answer", "ProblemBody", "AskPeople", "AskWho"):
         schema, model = document["components"]["schemas"][name], getattr(schemas, name)
         for example in schema["examples"]:
             model.model_validate(example)
