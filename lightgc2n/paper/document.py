@@ -76,7 +76,7 @@ class Scored:
 
     name: str
     value: float  # in %
-    kind: str = ""  # "simple", "ours" or empty
+    kind: str = ""  # "simple", "ours", "model" for LightGC²N itself, or empty
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,7 @@ class Standing:
     simple: Scored | None  # the best simple baseline
     best: Scored | None  # of all
     printed: float | None = None  # the paper's number for LightGC²N
+    ranking: tuple[Scored, ...] = ()  # every method, best first
 
 
 @dataclass(frozen=True)
@@ -113,3 +114,4 @@ class Document:
     sections: tuple[Section, ...]
     made: tuple[tuple[str, str], ...]  # how it was made: protocol, seeds, versions, checksums, commands, GPU seconds
     opening: Opening | None = None  # where Table 1 was run
+    quick: bool = False  # a demo run: it is shown, and not judged

@@ -53,11 +53,12 @@ def panels_of(figure: Figure) -> tuple[Figure, ...]:
     return figure.panels or (figure,)
 
 
-def saved(panels: Sequence[Figure], salt: str, kind: Literal["png", "svg"]) -> bytes:
-    """A file with the panels side by side, two in a row.
+def saved(panels: Sequence[Figure], salt: str, kind: Literal["png", "svg"], before: Sequence[Figure] = ()) -> bytes:
+    """A file with the panels side by side, two in a row. A legend that an earlier panel has is not repeated.
 
     Args:
         salt: makes ids inside an SVG file reproducible.
+        before: panels that stand before these, in files of their own.
     """
     try:
         from matplotlib import rc_context
@@ -68,26 +69,37 @@ def saved(panels: Sequence[Figure], salt: str, kind: Literal["png", "svg"]) -> b
     with rc_context(LOOK | {"svg.hashsalt": salt}):
         # Without a date the same figure gives the same file.
         options: dict[str, Any] = {"dpi": DOTS_AN_INCH, "facecolor": light("paper")} if kind == "png" else UNDATED
-        _draw(panels).savefig(file, format=kind, **options)
+        _draw(panels, before).savefig(file, format=kind, **options)
     return file.getvalue()
 
 
-def _draw(panels: Sequence[Figure]) -> "Drawn":
+def _draw(panels: Sequence[Figure], before: Sequence[Figure]) -> "Drawn":
     from matplotlib.figure import Figure as Drawn
 
     across = min(2, len(panels))
     down = ceil(len(panels) / across)
-    height = max(_height(panel) for panel in panels)
+    explained = [_legend(panel) for panel in before]
+    with_legend = []
+    for panel in panels:
+        with_legend.append(_has_legend(panel) and _legend(panel) not in explained)
+        explained.append(_legend(panel))
+    height = max(_height(panel, legend) for panel, legend in zip(panels, with_legend, strict=True))
     drawn = Drawn(figsize=(WIDTH * across, height * down), layout="constrained")
-    for panel, part in zip(panels, drawn.subfigures(down, across, squeeze=False).flat, strict=False):
-        _panel(part, panel, titled=len(panels) > 1)
+    parts = drawn.subfigures(down, across, squeeze=False).flat
+    for panel, legend, part in zip(panels, with_legend, parts, strict=False):
+        _panel(part, panel, titled=len(panels) > 1, legend=legend)
     return drawn
 
 
-def _height(panel: Figure) -> float:
+def _legend(panel: Figure) -> tuple[object, ...]:
+    """What the legend of a panel says: panels with the same one need it once."""
+    return (panel.kind, *zip([line.name for line in panel.series], _places(panel), strict=True))
+
+
+def _height(panel: Figure, legend: bool) -> float:
     if _labels_ends(panel):
         return max(HEIGHT, 1.1 + END_ROW * len(panel.series))
-    rows = ceil(len(panel.series) / _legend_columns(panel.series)) if _has_legend(panel) else 0
+    rows = ceil(len(panel.series) / _legend_columns(panel.series)) if legend else 0
     bars = len(categories(panel.series)) * (_beside(panel) + 0.5) if panel.kind == "bars" else 0
     return max(HEIGHT, 0.7 + BAR_HEIGHT * bars) + LEGEND_ROW * rows
 
@@ -98,7 +110,7 @@ def _beside(panel: Figure) -> int:
     return 1 if len(set(words)) == len(words) else len(panel.series)
 
 
-def _panel(part: "SubFigure", panel: Figure, titled: bool) -> None:
+def _panel(part: "SubFigure", panel: Figure, titled: bool, legend: bool) -> None:
     axes = part.subplots()
     (_lines if panel.kind == "lines" else _bars)(axes, panel)
     _number(axes, panel)
@@ -107,7 +119,7 @@ def _panel(part: "SubFigure", panel: Figure, titled: bool) -> None:
     axes.set_ylabel("" if bars else panel.y_label)
     if titled:
         part.suptitle(fill(panel.title, 48), x=0.02, horizontalalignment="left", fontsize=9, fontweight="bold")
-    if _has_legend(panel):
+    if legend:
         handles, names = axes.get_legend_handles_labels()
         part.legend(handles, names, loc="outside lower center", ncols=_legend_columns(panel.series))
 
@@ -144,7 +156,7 @@ def _lines(axes: "Axes", panel: Figure) -> None:
         _few_ticks(axes, [float(value) for line in panel.series for value in line.x])
     axes.grid(False, axis="x")
     if _labels_ends(panel):
-        _name_ends(axes, panel.series, ends, row=END_ROW / (_height(panel) - 0.9))
+        _name_ends(axes, panel.series, ends, row=END_ROW / (_height(panel, legend=False) - 0.9))
 
 
 def _places(panel: Figure) -> list[int]:

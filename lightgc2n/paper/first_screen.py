@@ -5,6 +5,7 @@ them is clearly above LightGC²N, by the rule of the claims, corrected over all 
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from lightgc2n.experiments.results import METRICS, ResultGroup
 from lightgc2n.metrics.paired_tests import DECISIVE, decided
@@ -70,15 +71,21 @@ def _standing(test: Comparison, simple: Collection[str], printed: float | None) 
         simple=_best(test, simple, {run: scores[run] for run in test.of_models(list(simple))}),
         best=_best(test, simple, scores),
         printed=printed,
+        ranking=tuple(_ranked(test, simple, scores)),
     )
 
 
 def _best(test: Comparison, simple: Collection[str], scores: Mapping[str, float]) -> Scored | None:
-    if not scores:
-        return None
-    run = max(scores, key=lambda run: scores[run])
-    kind = "simple" if test.models[run] in simple else "ours" if is_ours(test.models[run]) else ""
-    return Scored(CALLED if run == MODEL else run, scores[run], kind)
+    first = next(iter(_ranked(test, simple, scores)), None)
+    return first if first is None or first.kind != "model" else replace(first, kind="")
+
+
+def _ranked(test: Comparison, simple: Collection[str], scores: Mapping[str, float]) -> Iterator[Scored]:
+    """The methods with their scores, best first."""
+    for run in sorted(scores, key=lambda run: -scores[run]):
+        model = test.models[run]
+        kind = "model" if run == MODEL else "simple" if model in simple else "ours" if is_ours(model) else ""
+        yield Scored(CALLED if run == MODEL else run, scores[run], kind)
 
 
 def _beyond_chance(results: Sequence[ResultGroup], simple: Collection[str]) -> int:

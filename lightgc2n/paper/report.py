@@ -70,6 +70,7 @@ def document(out: Path) -> Document:
         ),
         made=tuple(_made(list(every.values()))),
         opening=opening(results["table1"]) if "table1" in results else None,
+        quick=quick,
     )
 
 

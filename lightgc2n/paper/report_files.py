@@ -13,7 +13,7 @@ from lightgc2n.experiments.table import csv_text, markdown, markdown_command, ma
 from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.paper.document import CALLED, Document, Figure, Opening, Scored, Section, Verdict
 from lightgc2n.paper.drawing import panels_of, saved
-from lightgc2n.paper.report_html import report_html
+from lightgc2n.paper.report_html import DEMO, report_html
 
 FACTS = "report.json"
 NAME = re.compile(r"[\w.+-]+")
@@ -71,7 +71,7 @@ def _facts(document: Document) -> dict[str, Any]:
     for standing in opening["standings"] if opening else ():
         standing["floor"] = standing["simple"]  # the name of this field in earlier versions
     made = {"commands": tables, "made": dict(document.made)}
-    return {"title": document.title, "opening": opening, "verdicts": verdicts, **made}
+    return {"title": document.title, "quick": document.quick, "opening": opening, "verdicts": verdicts, **made}
 
 
 def _refuse_names(document: Document) -> None:
@@ -95,8 +95,9 @@ def _lines(document: Document) -> Iterator[str]:
     if document.opening:
         yield from _opening(document.opening)
     if document.verdicts:
-        yield f"## {len(document.verdicts)} claims of the paper, each judged twice\n"
-        yield from _verdicts(document.verdicts)
+        twice = "judged by its own tables" if document.quick else "each judged twice"
+        yield f"## {len(document.verdicts)} claims of the paper, {twice}\n"
+        yield from _verdicts(document.verdicts, document.quick)
     for section in document.sections:
         yield from _section(section)
     yield "## How it was made\n"
@@ -123,9 +124,14 @@ def _scored(one: Scored | None) -> str:
     return f"{markdown_text(one.name)} {score_text(one.value)}{f' ({one.kind})' if one.kind == 'ours' else ''}"
 
 
-def _verdicts(verdicts: tuple[Verdict, ...]) -> Iterator[str]:
+def _verdicts(verdicts: tuple[Verdict, ...], quick: bool) -> Iterator[str]:
     rows = (
-        (one.claim, one.place, f"**{one.theirs}**: {one.theirs_why}", f"**{one.ours}**: {one.ours_why}")
+        (
+            one.claim,
+            one.place,
+            f"**{one.theirs}**: {one.theirs_why}",
+            DEMO if quick else f"**{one.ours}**: {one.ours_why}",
+        )
         for one in verdicts
     )
     columns = ("claim", "", "in the paper's tables", "in our runs")

@@ -21,6 +21,8 @@ HYPHENED = re.compile(r"(\b\w+(?:-\w+)+\b)")
 PAGE = Path(__file__).parent / "page"
 MARKS = {"holds": "✓", "does not hold": "✗", "cannot be told": "?"}
 KINDS = {"holds": "holds", "does not hold": "fails", "cannot be told": "open"}
+DEMO = "demo run"  # in place of a verdict: a quick run is not judged
+KINDS_SAID = {"model": "the paper's model", "ours": "ours", "simple": "simple baseline"}
 READING = (
     ("Holds", "every comparison that the claim makes clearly points its way."),
     ("Does not hold", "at least one clearly points the other way."),
@@ -62,16 +64,18 @@ def report_html(document: Document) -> str:
     environment.globals.update(
         anchor=anchor,
         called=CALLED,
+        demo=DEMO,
         footnotes=footnotes,
         interval_of=interval_of,
-        key_of=key_of,
         kinds=KINDS,
+        kinds_said=KINDS_SAID,
         marks=MARKS,
         numbers_of=numbers_of,
         plural=plural,
         score_text=score_text,
         signed=signed,
         signs=SIGNS,
+        table_key=table_key,
         tally=tally,
         unbroken=unbroken,
         text_of=text_of,
@@ -88,8 +92,12 @@ def report_html(document: Document) -> str:
 
 def inline_pictures(figure: Figure) -> list[str]:
     """Each panel as an SVG element."""
-    named = {f"{figure.name}-{number}": panel for number, panel in enumerate(panels_of(figure), start=1)}
-    return [inline(saved([panel], name, "svg").decode(), name) for name, panel in named.items()]
+    panels = panels_of(figure)
+    names = [f"{figure.name}-{number}" for number in range(1, len(panels) + 1)]
+    return [
+        inline(saved([panel], name, "svg", before=panels[:place]).decode(), name)
+        for place, (name, panel) in enumerate(zip(names, panels, strict=True))
+    ]
 
 
 def inline(svg: str, name: str) -> str:
@@ -128,6 +136,12 @@ def _plain(value: float | str) -> str:
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def table_key(document: Document) -> str:
+    """The meaning of all signs in the tables of a report, said once."""
+    keys = (key_of(table).split(" · ") for section in document.sections for table in section.tables)
+    return " · ".join(dict.fromkeys(part for key in keys for part in key if part))
 
 
 def tally(verdicts: Sequence[Verdict], who: str) -> dict[str, int]:

@@ -152,7 +152,15 @@ def test_verdicts_are_counted(page: Page) -> None:
 
 def test_the_first_screen_comes_before_the_claims_and_the_contents_before_their_list(written: Path) -> None:
     text = (written / "report.html").read_text(encoding="utf-8")
-    order = ['class="finding"', 'class="score"', 'class="standings"', 'class="tallies"', 'id="sections"', 'id="claims"']
+    order = [
+        'id="sections"',
+        'class="finding"',
+        'class="score"',
+        'class="ranks"',
+        'class="tallies"',
+        'class="standings"',
+    ]
+    order.append('id="claims"')
     places = [text.index(mark) for mark in order]
     assert places == sorted(places)
     assert "three of four comparisons are enough" in text
@@ -283,3 +291,19 @@ def test_a_report_of_somebody_else_is_left_alone(name: str, tmp_path: Path) -> N
     with pytest.raises(OutputError, match=f"{name} is not part of a report of ours"):
         write_report(named, tmp_path)
     assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()] == [name]
+
+
+def test_no_legend_is_repeated() -> None:
+    (leak, *_) = figures()
+    alike = replace(leak.panels[1], name="again", title="Again")
+    panels = (leak.panels[1], alike)
+    alone, after = (saved([alike], "again", "svg", before=before).decode() for before in ((), panels[:1]))
+    assert alone.count("sasrec") > after.count("sasrec") == 0
+    both = saved(panels, "both", "svg").decode()
+    assert both.count("sasrec") == alone.count("sasrec")
+
+
+def test_signs_of_tables_are_explained_once(written: Path) -> None:
+    text = (written / "report.html").read_text(encoding="utf-8")
+    assert text.count("small: 95") == 1
+    assert "In all tables" in text
