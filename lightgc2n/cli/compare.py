@@ -24,6 +24,12 @@ def compare(
     ] = None,
     targets: Annotated[str, typer.Option(help="Training targets: all, last, or auto (all on logs).")] = "auto",
     cutoffs: Annotated[str, typer.Option(metavar="N,N,...", help="List lengths of the metrics.")] = "5,10,20",
+    metrics: Annotated[
+        str,
+        typer.Option(
+            help="accuracy, or all: also catalogue coverage, novelty, diversity and popularity bias of the lists."
+        ),
+    ] = "accuracy",
     exclude_seen: Annotated[
         bool, typer.Option("--exclude-seen", help="Exclude items of the history from the lists.")
     ] = False,
@@ -73,6 +79,7 @@ def compare(
         seed=seed,
         out=out,
         force=force,
+        beyond_accuracy=_beyond(metrics),
     )
     if json:
         print_json(compared.result)
@@ -85,6 +92,12 @@ def compare(
     given = {"protocol": protocol if protocol != "last" else "", "domain": domain}
     options = "".join(f" --{name} {value}" for name, value in given.items() if value)
     typer.echo(conclusion(compared.result, folder, out, options))
+
+
+def _beyond(metrics: str) -> bool:
+    if metrics not in ("accuracy", "all"):
+        raise SettingError(f"--metrics: expected accuracy or all, found {metrics!r}.")
+    return metrics == "all"
 
 
 def _cutoffs(text: str) -> list[int]:

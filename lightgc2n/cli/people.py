@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from lightgc2n.cli.options import History, Json, Times, known_history, split_ids
+from lightgc2n.cli.options import Force, History, Json, Times, known_history, split_ids
 from lightgc2n.cli.printing import can_print, print_json, print_table, title_of, with_title
-from lightgc2n.errors import SettingError
+from lightgc2n.errors import OutputError, SettingError
 
 if TYPE_CHECKING:
     from lightgc2n.people.profiles import Activity
@@ -35,6 +35,13 @@ def people(
         typer.Argument(metavar="RUN|BUNDLE", help="A run (made by train) on logs, or a bundle (made by export)."),
     ],
     account: Annotated[str | None, typer.Option("--account", metavar="ID", help="A known account.")] = None,
+    all_accounts: Annotated[
+        bool, typer.Option("--all", help="Summarise all accounts: how many people share them, with examples.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="With --all: a .csv with the people of each account."),
+    ] = None,
     history: History = None,
     times: Times = None,
     data: Annotated[
@@ -67,6 +74,7 @@ def people(
         str | None,
         typer.Option(metavar="VALUE", help="With --who: the device or other hint, if import kept that column."),
     ] = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Show how many people use an account, who did what, what each person likes, and lists for each and for all.
@@ -78,6 +86,13 @@ def people(
     from lightgc2n.data.catalogue import read_titles
     from lightgc2n.recommending.loading import load
 
+    if all_accounts:
+        if account is not None or history is not None or who is not None:
+            raise SettingError("--all summarises every account: omit --account, --history and --who.")
+        _summarise(run, data, out, force, json)
+        return
+    if out is not None:
+        raise SettingError("--out needs --all: it gets one row for each account.")
     known = read_titles(titles) if titles is not None else {}
     recommender = load(run, data)
     shown = known_history(history, recommender.dataset.item_index)
@@ -115,6 +130,36 @@ def _show_who(found: "Watching", titles: dict[str, str], as_json: bool) -> None:
     print_table(table)
     if len(found.people) > 1:
         typer.echo(WHO_NOTE)
+
+
+def _summarise(run: Path, data: Path | None, out: Path | None, force: bool, json: bool) -> None:
+    """Count the people of all accounts; show the summary, and write one row for each account to `out`."""
+    from lightgc2n.files.atomic_writes import refuse_existing
+    from lightgc2n.recommending.loading import load
+    from lightgc2n.recommending.population import UNCERTAIN, Example, population_of, write_counts
+
+    if out is not None:
+        if out.suffix != ".csv":
+            raise OutputError(f"{out}: expected a name that ends in .csv.")
+        refuse_existing(out, force)
+    rows: list[Example] = []
+    found = population_of(load(run, data), None, rows.append)
+    if out is not None:
+        write_counts(out, rows, force)
+        typer.echo(f"written to {out}", err=json)
+    if json:
+        print_json(found.as_json())
+        return
+    table = Table(title=f"People of {found.accounts:,} accounts", title_justify="left")
+    for heading in ("people", "accounts", "share", "a clear example"):
+        table.add_column(heading, justify="left" if heading == "a clear example" else "right")
+    clear = {one.count: one for one in found.examples if one.confidence >= UNCERTAIN}
+    for number, count in enumerate(found.counts, start=1):
+        one = clear.get(number)
+        example = "-" if one is None else f"{escape(one.account)} ({one.events:,} events, {100 * one.confidence:.0f} %)"
+        table.add_row(str(number), f"{count:,}", f"{100 * count / max(found.accounts, 1):.0f} %", example)
+    print_table(table)
+    typer.echo("Counts are estimates; with too little evidence for more an account counts as one person.")
 
 
 def _as_json(result: "AccountPeople", titles: dict[str, str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from lightgc2n.data.splits import Queries, Split
 from lightgc2n.errors import DataError, ScoreError, SettingError, option
 from lightgc2n.experiments.comparison_cache import FINISHED, RANKS, RUNS, ComparisonCache
 from lightgc2n.experiments.comparison_tables import comparison_markdown
-from lightgc2n.experiments.rank_model import Conditions, ranked, unfit
+from lightgc2n.experiments.rank_model import Conditions, ranked, surroundings, unfit
 from lightgc2n.experiments.table import csv_text, plain_table
 from lightgc2n.files.folder_kinds import FolderKind
 from lightgc2n.metrics.intervals import estimates
@@ -71,6 +71,7 @@ def compare(
     device: str = "cpu",
     seed: int = 0,
     cache: ComparisonCache | None = None,
+    beyond_accuracy: bool = False,
 ) -> Compared:
     """Train each model, calibrate it on validation targets and rank the test targets.
 
@@ -78,10 +79,12 @@ def compare(
         plans: the plan of each model whose settings differ from the defaults.
         optional: models that are skipped, with a reason, if they do not fit the data or cannot be trained.
         cache: stores finished models and returns those already there.
+        beyond_accuracy: also measure coverage, novelty, diversity and popularity bias of the lists.
     """
     if not cutoffs or min(cutoffs) < 1:
         raise SettingError(f"{CUTOFFS}: expected whole numbers from 1, found {', '.join(map(str, cutoffs))}.")
-    conditions = Conditions(dataset, split, exclude_seen, device)
+    around = surroundings(dataset, split) if beyond_accuracy else None
+    conditions = Conditions(dataset, split, exclude_seen, device, around)
     plans = {name: _plan(name, split, seed) for name in models} | dict(plans or {})
     if cache is not None:
         cache.refuse_others(models)
@@ -98,7 +101,8 @@ def compare(
     if not ranks:
         raise DataError(f"{dataset.name}: no model is left to compare: {'; '.join(left_out.values())}")
     compared = measured(dataset, split, ranks, facts, cutoffs=cutoffs, exclude_seen=exclude_seen, seed=seed)
-    return replace(compared, result=compared.result | {"left_out": left_out})
+    similar = {} if around is None else {"similar_by": around.of}
+    return replace(compared, result=compared.result | {"left_out": left_out} | similar)
 
 
 def measured(
@@ -241,3 +245,6 @@ def long_rows(result: dict[str, Any]) -> Iterator[list[Any]]:
             for metric, cell in values.items():
                 if metric != "queries":
                     yield [model, subset, values["queries"], metric, cell["value"], cell["low"], cell["high"]]
+        queries = facts["metrics"]["all"]["queries"]
+        for measure, cell in facts.get("beyond", {}).items():
+            yield [model, "all", queries, measure, cell["value"], cell["low"], cell["high"]]

@@ -47,6 +47,8 @@ class ComparisonCache:
         if other := _difference(stored["asked"], conditions_of(plan, conditions)):
             self._discard(plan.model, other)
             return None
+        if conditions.around is not None and "beyond" not in stored["facts"]:
+            return None  # an earlier comparison did not measure it; a trained run is used as it is
         return np.load(self._ranks(plan.model), allow_pickle=False), stored["facts"]
 
     def keep(self, plan: RunPlan, conditions: Conditions, ranks: Floats, facts: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from lightgc2n.experiments.table import BUDGET, BUDGET_NOTE, Cell, Table, markdo
 from lightgc2n.metrics.paired_tests import SIGNIFICANCE
 
 TRAINED = "lightgc2n-plus"  # the model to try beside simple baselines
+BEYOND = ("coverage %", "novelty, bits", "diversity", "popularity bias")
 COST_HEADINGS = (
     "parameters",
     "stored numbers",
@@ -32,8 +33,23 @@ def comparison_tables(result: dict[str, Any]) -> Iterator[Table]:
         caption = f"targets of {domain}, among its items, %"
         yield _table(domain.replace(" ", "-"), caption, shown_metrics(result), rows)
     yield _by_target(result)
+    if beyond := {name: facts["beyond"] for name, facts in result["models"].items() if "beyond" in facts}:
+        yield _table("beyond", "beyond accuracy, lists of 20, with 95 % intervals", BEYOND, _beyond_rows(beyond))
     costs = {name: cost_cells(facts) for name, facts in result["models"].items()}
     yield _table("cost", "cost", COST_HEADINGS, costs)
+
+
+def _beyond_rows(beyond: dict[str, dict[str, dict[str, float]]]) -> dict[str, list[Cell]]:
+    """Coverage in percent, novelty in bits, diversity and popularity bias, each with its interval."""
+    rows = {}
+    for name, measures in beyond.items():
+        cells = []
+        for measure, cell in measures.items():
+            scale = 100 if measure == "coverage" else 1
+            value, low, high = (f"{scale * cell[key]:.2f}" for key in ("value", "low", "high"))
+            cells.append(Cell(f"{value} ({low} to {high})"))
+        rows[name] = cells
+    return rows
 
 
 def comparison_notes(result: dict[str, Any]) -> Iterator[str]:
@@ -52,6 +68,12 @@ def comparison_notes(result: dict[str, Any]) -> Iterator[str]:
         if facts.get("ended_by") == "budget" and facts["best_epoch"] == facts["epochs"] - 1:
             last = f"the last of {facts['epochs']} epochs"
             yield f"{name} was stopped too early: validation was still improving at {last}."
+    if "similar_by" in result:
+        yield (
+            "coverage: items in at least one list. novelty: mean -log2 of an item's share of training events. "
+            f"diversity: 1 - mean similarity of two items of a list, by {result['similar_by']}. "
+            "popularity bias: mean popularity percentile of a list minus that of the history."
+        )
     yield from (f"left out: {reason}" for reason in result.get("left_out", {}).values())
     yield from result["notes"]
 

@@ -5,12 +5,25 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from lightgc2n import zoo
+from lightgc2n.data.batches import query_batches
 from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import Split
 from lightgc2n.devices import peak_bytes, reset_peak
+from lightgc2n.metrics.list_quality import (
+    PLACES,
+    Lists,
+    Surroundings,
+    audience_vectors,
+    category_vectors,
+    list_quality,
+    usual_popularity,
+)
 from lightgc2n.metrics.ranking import Floats
-from lightgc2n.metrics.ranks import batches_in_domains, ranks_in_domains
+from lightgc2n.metrics.ranks import batches_in_domains, ranks_in_domains, rows_in, rows_per_tile, without_seen
 from lightgc2n.models.contract import Model
 from lightgc2n.progress import step
 from lightgc2n.training.checkpoints import Progress
@@ -27,6 +40,7 @@ class Conditions:
     split: Split
     exclude_seen: bool = False
     device: str = "cpu"
+    around: Surroundings | None = None  # given: also measure lists beyond accuracy
 
 
 def unfit(name: str, split: Split) -> str:
@@ -50,6 +64,7 @@ def ranked(plan: RunPlan, conditions: Conditions, run: Path | None = None) -> tu
     is_simple = zoo.entry_of(plan.model).is_simple
     model, progress = _simple(plan, conditions) if is_simple else _trained(plan, conditions, run)
     ranks = _ranks(plan.model, model, conditions)
+    beyond = {} if conditions.around is None else {"beyond": _beyond(model, conditions, conditions.around)}
     peak = max(peak_bytes(conditions.device), progress.peak_bytes)  # an earlier process may have trained the run
     return ranks, {
         "settings": asdict(model.config),
@@ -59,6 +74,7 @@ def ranked(plan: RunPlan, conditions: Conditions, run: Path | None = None) -> tu
         "seconds": round(time.perf_counter() - started, 2),
         "peak_memory_mb": round(peak / 1e6, 1),
         **({} if is_simple else _training_facts(progress, plan)),
+        **beyond,
     }
 
 
@@ -104,3 +120,40 @@ def _ranks(name: str, model: Model, conditions: Conditions) -> Floats:
             device=device,
             progress=progress.advance,
         )
+
+
+def surroundings(dataset: Dataset, split: Split) -> Surroundings:
+    """What the lists of all models are compared with; items are similar by categories, or by accounts without these."""
+    train, test = split.train, split.test
+    entries = [dataset.catalogue.get(item) for item in dataset.items]
+    categories = [entry.categories if entry is not None else () for entry in entries]
+    if any(categories):
+        vectors, of = category_vectors(categories), "categories"
+    else:
+        account = np.repeat(train.sequence_accounts, np.diff(train.offsets)).astype(np.int64)
+        vectors, of = audience_vectors(account, train.events.astype(np.int64), train.items), "accounts who had both"
+    usual = usual_popularity(train.popularity, test.start, test.stop, np.asarray(test.events))
+    return Surroundings(train.popularity, usual, vectors, of)
+
+
+@torch.no_grad()
+def _beyond(model: Model, conditions: Conditions, around: Surroundings) -> dict[str, Any]:
+    """The quality of the lists beyond accuracy, each with its interval."""
+    test, catalogues = conditions.split.test, conditions.split.catalogues
+    learned = torch.as_tensor(ready_for_test(model, conditions.split), device=conditions.device)
+    lists = np.full((len(test), PLACES), -1, dtype=np.int64)
+    encoded = model.encode()
+    for domain in catalogues:
+        places, rows = [], rows_in(test, domain)
+        for labelled in query_batches(
+            test.select(rows), rows_per_tile(len(domain), conditions.device), conditions.device
+        ):
+            scores = model.scores(encoded, labelled.batch, domain).clone()
+            scores[:, ~learned[domain.start : domain.stop]] = -torch.inf
+            scores = without_seen(scores, labelled.batch, domain) if conditions.exclude_seen else scores
+            best = scores.topk(min(PLACES, scores.shape[1]), dim=1)
+            places.append(torch.where(best.values.isfinite(), best.indices + domain.start, -1).cpu().numpy())
+        if places:
+            lists[rows, : places[0].shape[1]] = np.concatenate(places)
+    measures = list_quality(Lists(lists, test.owner.astype(np.int64)), around)
+    return {name: asdict(estimate) for name, estimate in measures.items()}

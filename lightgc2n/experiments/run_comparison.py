@@ -33,6 +33,7 @@ def run_comparison(
     seed: int = 0,
     out: Path | None = None,
     force: bool = False,
+    beyond_accuracy: bool = False,
 ) -> Compared:
     """Train and compare models on one dataset.
 
@@ -41,6 +42,7 @@ def run_comparison(
         split: settings of the split, which all models share.
         optional: models to leave out, with a reason, where they do not fit the data.
         out: the folder for results, ranks and trained runs; finished models are stored in OUT.partial.
+        beyond_accuracy: also measure coverage, novelty, diversity and popularity bias of the lists.
     """
     if out is not None:
         refuse_existing(out, force)
@@ -59,6 +61,7 @@ def run_comparison(
         exclude_seen=exclude_seen,
         device=device,
         seed=seed,
+        beyond_accuracy=beyond_accuracy,
     )
     if out is None:
         return comparison()

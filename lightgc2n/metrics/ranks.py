@@ -95,7 +95,7 @@ def target_ranks(
         scores = model.scores(encoded, labelled.batch, domain)
         refuse_not_finite(name, scores)
         if exclude_seen:
-            scores = _without_seen(scores, labelled.batch, domain)
+            scores = without_seen(scores, labelled.batch, domain)
         rank = rank_by_counting(scores, labelled.target - domain.start)
         repeat = targets_in_history(labelled)
         unlearned = ~is_learned[labelled.target]
@@ -122,7 +122,8 @@ def refuse_not_finite(name: str, scores: Float[Tensor, "B M"]) -> None:
         )
 
 
-def _without_seen(scores: Float[Tensor, "B M"], batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+def without_seen(scores: Float[Tensor, "B M"], batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+    """The scores, minus infinity for items of the history."""
     row, place = torch.nonzero(batch.known, as_tuple=True)
     item = batch.history[row, place] - domain.start
     inside = (item >= 0) & (item < len(domain))

@@ -1,5 +1,6 @@
 """How many people accounts have, with numbers to count by hand."""
 
+import csv
 import json
 import shutil
 from pathlib import Path
@@ -12,6 +13,7 @@ from lightgc2n.recommending.bundle_files import SERVER, SERVER_FACTS, open_bundl
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
 from lightgc2n.recommending.population import Example, population_of
 from lightgc2n.recommending.recommender import Recommender
+from tests.cli.test_commands import run
 from tests.export.town import bundle_of
 
 
@@ -55,3 +57,20 @@ def test_a_forgotten_account_is_no_example(tmp_path: Path) -> None:
     after = open_bundle(tmp_path / "bundle").population
     assert after == before | {"examples": before["examples"][1:]}
     assert gone not in json.dumps(json.loads((tmp_path / "bundle" / SERVER / SERVER_FACTS).read_text()))
+
+
+def test_all_accounts_by_the_command(tmp_path: Path) -> None:
+    bundle, out = bundle_of("lightgc2n"), tmp_path / "counts.csv"
+    done = run("people", bundle, "--all", "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    rows = list(csv.DictReader(out.open(encoding="utf-8")))
+    assert found["accounts"] == len(rows) == sum(found["counts"])
+    assert found["counts"] == [sum(row["people"] == str(count) for row in rows) for count in range(1, 6)]
+    assert "People of 60 accounts" in run("people", bundle, "--all").stdout
+    for words, message in (
+        (["--all", "--account", "h000003"], "omit --account, --history and --who"),
+        (["--account", "h000003", "--out", out], "--out needs --all"),
+        (["--all", "--out", out], "exists already"),
+    ):
+        assert message in run("people", bundle, *words).stderr
