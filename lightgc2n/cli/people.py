@@ -143,7 +143,9 @@ def _summarise(run: Path, data: Path | None, out: Path | None, force: bool, json
             raise OutputError(f"{out}: expected a name that ends in .csv.")
         refuse_existing(out, force)
     rows: list[Example] = []
-    found = population_of(load(run, data), None, rows.append)
+    recommender = load(run, data)
+    _ = recommender.finder  # learn it, if need be, before accounts are counted
+    found = population_of(recommender, None, rows.append)
     if out is not None:
         write_counts(out, rows, force)
         typer.echo(f"written to {out}", err=json)

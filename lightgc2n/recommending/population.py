@@ -53,7 +53,7 @@ def population_of(
         most: None counts all accounts.
         counted: called with each account.
     """
-    dataset, _ = recommender.dataset, recommender.finder  # learn the finder before accounts are counted
+    dataset = recommender.dataset
     with_events = np.flatnonzero(np.bincount(dataset.sequence_accounts, dataset.lengths, len(dataset.accounts)) > 0)
     chosen = with_events[
         np.linspace(0, len(with_events) - 1, min(most or len(with_events), len(with_events))).astype(np.int64)

@@ -34,7 +34,7 @@ def test_measures_by_hand() -> None:
     assert found["novelty"].value == pytest.approx((np.mean(-np.log2(share)) - np.log2(share[1])) / 2)
     assert found["diversity"].value == pytest.approx(1.0)
     assert found["popularity bias"].value == pytest.approx(((0.7 + 0.2) / 2 - 0.2 + 0.0) / 2)
-    alike = list_quality(Lists(np.array([[1, 2]]), np.array([0])), around)
+    alike = list_quality(Lists(np.array([[1, 2], [2, 1]]), np.array([0, 1])), around)
     assert alike["diversity"].value == pytest.approx(0.0)
 
 

@@ -64,7 +64,7 @@ def test_all_accounts_by_the_command(tmp_path: Path) -> None:
     done = run("people", bundle, "--all", "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    rows = list(csv.DictReader(out.open(encoding="utf-8")))
+    rows = list(csv.DictReader(out.read_text(encoding="utf-8").splitlines()))
     assert found["accounts"] == len(rows) == sum(found["counts"])
     assert found["counts"] == [sum(row["people"] == str(count) for row in rows) for count in range(1, 6)]
     assert "People of 60 accounts" in run("people", bundle, "--all").stdout
