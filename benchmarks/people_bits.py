@@ -23,7 +23,6 @@ from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Logs
 from lightgc2n.recommending.histories import whole_logs
 from lightgc2n.recommending.load_bundle import of_nibbles
-from lightgc2n.recommending.load_run import training_logs
 from lightgc2n.recommending.people_report import by_weight
 
 MEASURES = ("ARI", "accuracy", "exact count")
@@ -56,7 +55,7 @@ def rows(dataset: Dataset, members: Members | None, most: int) -> Iterator[str]:
     places, offsets = ranges(start[asked], stop[asked])
     times = None if dataset.times is None else np.asarray(dataset.times[places])
     logs = Logs(offsets, np.asarray(dataset.events[places]), times, np.zeros((len(dataset.items), 0), dtype=np.float32))
-    training = training_logs(split_dataset(dataset, SplitConfig()).train)
+    training = Logs.of_training(split_dataset(dataset, SplitConfig()).train)
     floats, other = (PeopleFinder.learn(training, np.random.default_rng(seed)) for seed in (0, 1))
     finders = {"floats": floats, "four bits": rounded(floats), "another seed": other}
     for known in (True, False):

@@ -21,8 +21,8 @@ from lightgc2n.data.members import Members
 from lightgc2n.data.splits import SplitConfig, ranges, split_dataset
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.metrics.cluster_agreement import PeopleMeasures, measure_people, people_summary, reliability
-from lightgc2n.people.contrast_method import Examples, by_contrast, by_examples, lengths
-from lightgc2n.people.habits_method import by_mixture
+from lightgc2n.people.contrast_method import Examples, by_contrast, by_examples, evidence_of, lengths
+from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.people.reference_methods import REFERENCE_METHODS, CountEstimate, Method
 from lightgc2n.people.sessions import HOUR, Logs, has_hours, usual_gap
 from lightgc2n.people.vectors import item_vectors
@@ -31,12 +31,13 @@ from lightgc2n.recommending.histories import whole_logs
 
 METHODS: dict[str, Method] = {
     **REFERENCE_METHODS,
-    "length-alone": Method(partial(by_examples, features=lengths, decay=1e-3), given=False, needs="examples"),
-    "contrast": Method(by_contrast),
-    "habits": Method(by_mixture),
-    "chosen": Method(partial(by_mixture, guarded=True)),
-    "contrast-taught": Method(by_examples, given=False, needs="examples"),
+    "length-alone": Method(
+        partial(by_examples, features=lengths, decay=1e-3), given=False, needs="examples", finder=True
+    ),
+    "contrast": Method(by_contrast, finder=True),
+    "contrast-taught": Method(partial(by_examples, features=evidence_of), given=False, needs="examples", finder=True),
 }
+GONE = ("habits", "chosen")  # methods of earlier versions
 TABLES = ("given", "inferred")
 VALIDATION_SHARE = 0.3
 SHUFFLES = 3
@@ -87,6 +88,7 @@ def identify(
     accounts, places, logs = shown_logs(dataset, options)
     known = known_people(members, places, logs)
     chosen = _with_examples(chosen, dataset, members, options)
+    chosen = _with_finder(chosen, logs, options)
     chosen = _of_runs(runs, dataset, accounts) | chosen
     measured: dict[str, dict[str, PeopleMeasures]] = {table: {} for table in TABLES}
     rows: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
@@ -111,6 +113,8 @@ def identify(
 def choose_methods(names: Sequence[str]) -> dict[str, Method]:
     """The methods with these names; `all` selects all of them."""
     for name in names:
+        if name in GONE:
+            raise SettingError(f"--methods: {name!r} is no longer there: one method is left. Use contrast.")
         if name != "all" and name not in METHODS:
             raise SettingError(f"--methods: {unknown_name('method', name, [*METHODS, 'all'])}")
     return {name: method for name, method in METHODS.items() if name in names or "all" in names}
@@ -129,10 +133,8 @@ def shown_logs(dataset: Dataset, options: IdentifyOptions) -> tuple[Longs, Longs
     vectors = item_vectors(owner, train.events, train.items, seed=options.seed)
     times = np.asarray(dataset.times[places]) if dataset.times is not None else None
     gap = round(options.gap * HOUR) if options.gap else None
-    training = Logs(train.offsets, train.events, train.times, vectors, gap)
-    row = np.zeros(len(start), dtype=np.int64)
-    row[train.sequence_accounts] = np.arange(train.sequences)
-    logs = Logs(offsets, np.asarray(dataset.events[places]), times, vectors, gap, training, row[accounts])
+    training = Logs.of_training(train, vectors, gap)
+    logs = Logs(offsets, np.asarray(dataset.events[places]), times, vectors, gap, training, accounts)
     return accounts, places, logs
 
 
@@ -183,6 +185,18 @@ def _with_examples(
     examples = Examples(logs, known_people(members, places, logs).people)
     return {
         name: replace(one, find=partial(one.find, examples=examples)) if one.needs == "examples" else one
+        for name, one in methods.items()
+    }
+
+
+def _with_finder(methods: Mapping[str, Method], logs: Logs, options: IdentifyOptions) -> dict[str, Method]:
+    """Give the methods that need one the same people finder, learned once."""
+    if not any(method.finder for method in methods.values()):
+        return dict(methods)
+    say("finding people is learned once, from training events")
+    finder = PeopleFinder.learn(logs.training or logs, np.random.default_rng(options.seed))
+    return {
+        name: replace(one, find=partial(one.find, finder=finder)) if one.finder else one
         for name, one in methods.items()
     }
 

@@ -1,7 +1,9 @@
-"""Assign sessions to people from pairwise evidence, in a fixed number of array operations.
+"""Assign sessions to people from pairwise evidence, in a fixed number of array operations, for many accounts at once.
 
-Shapes: N sessions of one account, K people.
+Shapes: B accounts of N sessions each (any leading axes, also none), K people.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,43 +22,74 @@ def softmax(scores: Floats) -> Floats:
 
 
 def assign(evidence: Floats, size: Longs, people: int) -> Floats:
-    """Return the probability that each session belongs to each person, [N, K]; rows sum to one.
+    """Return the probability that each session belongs to each person, [B, N, K]; rows sum to one.
 
     Args:
-        evidence: log(p_same / p_other) of each pair [N, N], symmetric, 0 on the diagonal.
-        size: events of each session; a session is weighted by the square root of its size.
+        evidence: log(p_same / p_other) of each pair [B, N, N], symmetric, 0 on the diagonal.
+        size: events of each session [B, N]; a session is weighted by the square root of its size.
         people: the number of people.
     """
-    if len(evidence) <= people:
-        return np.eye(people)[: len(evidence)]  # no more sessions than people: each person has at most one
-    weight = np.sqrt(size)
-    belongs = (1 - DOUBT) * spectral_start(evidence, weight, people) + DOUBT / people
+    return assign_each(evidence, size, [people])[0]
+
+
+def assign_each(evidence: Floats, size: Longs, counts: Sequence[int]) -> list[Floats]:
+    """Return what `assign` returns for each number of people; what they have in common is computed once."""
+    number, weight = evidence.shape[-1], np.sqrt(size)
+    trivial = {
+        people: np.broadcast_to(np.eye(people)[:number] if number <= people else 1.0, (*size.shape, people))
+        for people in counts
+        if people == 1 or number <= people  # no more sessions than people: each person has at most one
+    }
+    several = [people for people in counts if people not in trivial]
+    if not several:
+        return [trivial[people] for people in counts]
+    values, vectors = np.linalg.eigh(evidence * np.sqrt(weight[..., :, None] * weight[..., None, :]))
+    starts = [(1 - DOUBT) * spectral_start(values, vectors, people) + DOUBT / people for people in several]
+    bounds = np.cumsum(several)[:-1]
+    ratios = ratios_of(evidence)
+    belongs = np.concatenate(starts, axis=-1)
     for _ in range(STEPS):
-        belongs = mean_field_step(evidence, weight, belongs)
-    return belongs
+        belongs = mean_field_step(evidence, ratios, weight, belongs, bounds)
+    found = dict(zip(several, np.split(belongs, bounds, axis=-1), strict=True))
+    return [found[people] if people in found else trivial[people] for people in counts]
 
 
-def spectral_start(evidence: Floats, weight: Floats, people: int) -> Floats:
+def spectral_start(values: Floats, vectors: Floats, people: int) -> Floats:
     """Cluster sessions by the leading eigenvectors of the evidence, scaled by the root of their eigenvalues; 0 or 1."""
-    values, vectors = np.linalg.eigh(evidence * np.sqrt(weight[:, None] * weight))
-    points = vectors[:, -people:] * np.sqrt(np.maximum(values[-people:], 0))
-    centres = points[[(points**2).sum(axis=1).argmax()]]
+    points = vectors[..., -people:] * np.sqrt(np.maximum(values[..., None, -people:], 0))
+    centres = _point_at(points, (points**2).sum(axis=-1).argmax(axis=-1))
     for _ in range(people - 1):  # farthest-point initialisation
-        farthest = _squared_distances(points, centres).min(axis=1).argmax()
-        centres = np.vstack([centres, points[farthest]])
+        farthest = _squared_distances(points, centres).min(axis=-1).argmax(axis=-1)
+        centres = np.concatenate([centres, _point_at(points, farthest)], axis=-2)
     for _ in range(CENTRE_STEPS):
-        nearest = np.eye(people)[_squared_distances(points, centres).argmin(axis=1)]
-        centres = nearest.T @ points / np.maximum(nearest.sum(axis=0), 1e-9)[:, None]
+        nearest = (_squared_distances(points, centres).argmin(axis=-1)[..., None] == np.arange(people)).astype(float)
+        centres = nearest.swapaxes(-1, -2) @ points / np.maximum(nearest.sum(axis=-2), 1e-9)[..., None]
     return nearest
 
 
+def _point_at(points: Floats, place: Longs) -> Floats:
+    return np.take_along_axis(points, np.asarray(place)[..., None, None], axis=-2)
+
+
 def _squared_distances(points: Floats, centres: Floats) -> Floats:
-    return ((points[:, None] - centres) ** 2).sum(axis=2)
+    return ((points[..., :, None, :] - centres[..., None, :, :]) ** 2).sum(axis=-1)
 
 
-def mean_field_step(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:
-    """Update the assignment of each session given the others, by its fit and, slightly, by the plain sum."""
-    return _shares(fits(evidence, weight, belongs), evidence @ (belongs * weight[:, None]))
+def ratios_of(evidence: Floats) -> Floats:
+    """Return p_same / p_other of each pair; 0 on the diagonal, since a session is no evidence about itself."""
+    return np.exp(evidence) - np.eye(evidence.shape[-1])
+
+
+def mean_field_step(evidence: Floats, ratios: Floats, weight: Floats, belongs: Floats, bounds: Longs) -> Floats:
+    """Update the assignment of each session given the others, by its fit and, slightly, by the plain sum.
+
+    Args:
+        belongs: for one or more numbers of people, side by side [B, N, sum of K].
+        bounds: where the next number of people begins.
+    """
+    mass = belongs * weight[..., None]
+    score = FIT_WEIGHT * fits(ratios, mass) + SUM_WEIGHT * (evidence @ mass)
+    return np.concatenate([softmax(part) for part in np.split(score, bounds, axis=-1)], axis=-1)
 
 
 def assign_others(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:
@@ -66,20 +99,18 @@ def assign_others(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:
         evidence: of each pair of one of the M and one of the N sessions [M, N].
     """
     mass = belongs * weight[:, None]
-    return _shares(np.log((np.exp(evidence) @ mass + 1) / (mass.sum(axis=0) + 1)), evidence @ mass)
+    fit = np.log((np.exp(evidence) @ mass + 1) / (mass.sum(axis=0) + 1))
+    return softmax(FIT_WEIGHT * fit + SUM_WEIGHT * (evidence @ mass))
 
 
-def _shares(fit: Floats, total: Floats) -> Floats:
-    return softmax(FIT_WEIGHT * fit + SUM_WEIGHT * total)
+def fits(ratios: Floats, mass: Floats) -> Floats:
+    """Return how well each session fits each person's other sessions, [B, N, K].
 
+    The fit is log((sum of ratios + 1) / (sum of weights + 1)). A person may have several tastes, so the ratios are
+    averaged, not their logarithms.
 
-def fits(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:
-    """Return how well each session fits each person's other sessions, [N, K].
-
-    The fit is log((sum of ratios + 1) / (sum of weights + 1)).
-
-    A person may have several tastes, so the ratios are averaged, not their logarithms.
+    Args:
+        ratios: p_same / p_other of each pair, 0 on the diagonal [B, N, N].
+        mass: the share of each person in each session, times the session's weight [B, N, K].
     """
-    mass = belongs * weight[:, None]
-    ratios = np.exp(evidence) - np.eye(len(evidence))  # exclude the session itself
-    return np.log((ratios @ mass + 1) / (mass.sum(axis=0) - mass + 1))
+    return np.log((ratios @ mass + 1) / (mass.sum(axis=-2, keepdims=True) - mass + 1))

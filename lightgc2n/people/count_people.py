@@ -1,6 +1,6 @@
 """Estimate the number of people, one to five, from pairwise evidence, in a fixed number of array operations.
 
-Shapes: N sessions of one account, A accounts, F features, K people.
+Shapes: B accounts of N sessions each (any leading axes, also none), A accounts, F features, K people.
 """
 
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
-from lightgc2n.people.assigning import assign, fits, softmax
+from lightgc2n.people.assigning import assign_each, fits, ratios_of, softmax
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.sessions import Floats
 
@@ -22,43 +22,64 @@ CAUTION = 1.0  # default log odds in favour of one person in a decision
 MOST_SPLIT = 0.15  # largest share of single-person accounts that may be split, if labels are known
 
 
-def count_features(evidence: Floats, size: Longs, again: float) -> Floats:
-    """Return the features of an account [F]. The length of the log is left out on purpose: it says little about people.
+def count_features(evidence: Floats, size: Longs, again: float | Floats) -> Floats:
+    """Return the features of each account [B, F]; not the length of its log, which says little about people.
 
     Args:
-        evidence, size: as for `evidence_features`.
-        again: the share of items that an earlier session of the account holds too.
+        evidence, size: as for `features_and_people`.
+        again: as for `with_more`.
     """
-    return np.concatenate([evidence_features(evidence, size), [np.log(size).std(), np.log1p(100 * again)]])
+    return with_more(features_and_people(evidence, size)[0], size, again)
 
 
-def evidence_features(evidence: Floats, size: Longs) -> Floats:
-    """Return the features of the evidence, the first OF_EVIDENCE features.
+def with_more(of_evidence: Floats, size: Longs, again: float | Floats) -> Floats:
+    """Return the features of the evidence and two more: how much sessions differ in size, and how often items recur.
 
     Args:
-        evidence: log(p_same / p_other) of each pair [N, N], symmetric, 0 on the diagonal.
-        size: events of each session.
+        of_evidence: what `features_and_people` returns first [B, OF_EVIDENCE].
+        again: the share of items that an earlier session of the account holds too [B].
     """
-    number = len(evidence)
-    pairs = evidence[np.triu_indices(number, 1)] if number > 1 else np.zeros(1)
+    more = np.stack([np.log(size).std(axis=-1), np.log1p(100 * np.asarray(again))], axis=-1)
+    return np.concatenate([of_evidence, more], axis=-1)
+
+
+def features_and_people(evidence: Floats, size: Longs) -> tuple[Floats, list[Floats]]:
+    """Return the features of the evidence [B, OF_EVIDENCE], and the sessions assigned to one person, two, ... five.
+
+    Args:
+        evidence: log(p_same / p_other) of each pair [B, N, N], symmetric, 0 on the diagonal.
+        size: events of each session [B, N].
+    """
+    number = evidence.shape[-1]
+    one, other = np.triu_indices(number, 1)
+    pairs = evidence[..., one, other] if number > 1 else np.zeros((*evidence.shape[:-2], 1))
     likely = share_likelihoods(pairs)
-    spectrum = np.append(np.linalg.eigvalsh(evidence)[::-1], np.zeros(MOST_PEOPLE))[:MOST_PEOPLE] / number
-    held, fit = np.array([_agreement(evidence, size, people) for people in range(1, MOST_PEOPLE + 1)]).T
-    shape = [pairs.mean(), pairs.std(), SHARES[likely.argmax()]]
-    return np.concatenate([shape, likely, spectrum, np.diff(held, prepend=0), np.diff(fit, prepend=0)])
+    most_likely = SHARES[likely.argmax(axis=-1)]
+    missing = [(0, 0)] * (evidence.ndim - 2) + [(0, max(MOST_PEOPLE - number, 0))]
+    spectrum = np.pad(np.linalg.eigvalsh(evidence)[..., ::-1], missing)[..., :MOST_PEOPLE] / number
+    assigned = assign_each(evidence, size, range(1, MOST_PEOPLE + 1))
+    held, fit = _agreements(evidence, size, assigned)
+    shape = np.stack([pairs.mean(axis=-1), pairs.std(axis=-1), most_likely], axis=-1)
+    return np.concatenate([shape, likely, spectrum, held, fit], axis=-1), assigned
 
 
 def share_likelihoods(pairs: Floats) -> Floats:
-    """Return the mean log likelihood of pairs for each of SHARES, relative to a share of 0."""
-    return np.log1p(SHARES * np.expm1(pairs)[:, None]).mean(axis=0)
+    """Return the mean log likelihood of pairs [B, P] for each of SHARES, relative to a share of 0."""
+    above = np.expm1(pairs)
+    return np.stack([np.log1p(share * above).mean(axis=-1) for share in SHARES], axis=-1)
 
 
-def _agreement(evidence: Floats, size: Longs, people: int) -> tuple[float, float]:
-    """Return how much `people` people explain, per session: evidence within people, and the fit of sessions."""
-    belongs = assign(evidence, size, people)
-    inside = np.trace(belongs.T @ evidence @ belongs)
-    fit = (fits(evidence, np.sqrt(size), belongs) * belongs).sum()
-    return inside / len(evidence), fit / len(evidence)
+def _agreements(evidence: Floats, size: Longs, assigned: list[Floats]) -> tuple[Floats, Floats]:
+    """Return what each further person explains, per session: evidence within people, and the fit of sessions."""
+    bounds = np.cumsum([belongs.shape[-1] for belongs in assigned])
+    belongs, weight = np.concatenate(assigned, axis=-1), np.sqrt(size)[..., None]
+    inside = (belongs * (evidence @ belongs)).sum(axis=-2)
+    fit = (belongs * fits(ratios_of(evidence), belongs * weight)).sum(axis=-2)
+    sums = (
+        np.stack([part.sum(axis=-1) for part in np.split(one, bounds[:-1], axis=-1)], axis=-1) for one in (inside, fit)
+    )
+    held, fitting = (np.diff(total, prepend=0, axis=-1) / evidence.shape[-1] for total in sums)
+    return held, fitting
 
 
 @dataclass(frozen=True)
@@ -129,9 +150,9 @@ def expanded(head: CountHead, features: Floats) -> Floats:
 
 
 def at_most(likely: Floats, most: int) -> Floats:
-    """Return the probabilities [K] restricted to at most `most` people."""
-    possible = np.where(np.arange(len(likely)) < most, likely, 0)
-    return possible / possible.sum()
+    """Return the probabilities [A, K] restricted to at most `most` people."""
+    possible = np.where(np.arange(likely.shape[-1]) < most, likely, 0)
+    return possible / possible.sum(axis=-1, keepdims=True)
 
 
 def decide(likely: Floats, caution: float) -> Longs:

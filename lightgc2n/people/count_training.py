@@ -12,7 +12,7 @@
 Shapes: S sessions, A accounts, N sessions of one account.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,14 +30,16 @@ from lightgc2n.people.count_people import (
     learn_head,
     plain_head,
 )
-from lightgc2n.people.pair_evidence import Contrast, evidence
+from lightgc2n.people.pair_evidence import Contrast, Learned, evidence, learned_from
 from lightgc2n.people.progress_hook import tracked
 from lightgc2n.people.session_features import Sessions
-from lightgc2n.people.sessions import Floats
+from lightgc2n.people.session_samples import equal_sizes, spread
+from lightgc2n.people.sessions import Floats, Logs
 
 SINGLES = 0.2  # share of accounts assumed to have one person
 FEWEST_SESSIONS = 8  # of an account assumed to have one person
 MOST_SESSIONS = 150  # of an account; the number of pairs grows with the square
+MOST_MERGED_SESSIONS = 300  # of merged accounts
 MOST_MERGED_SPLIT = 0.07  # share of "merges" of one account that may be split; low, as their sessions are very similar
 PRIOR = np.array([0.28, 0.28, 0.2, 0.16, 0.08])  # default distribution of the number of people
 MERGES, TRIALS = 1000, 300  # at most
@@ -55,11 +57,28 @@ class Accounts:
     start: Longs  # [A] position of the first session
     number: Longs  # [A] number of sessions
 
-    def evidence(self, places: Longs) -> Floats:
-        return evidence(self.sessions, self.contrast, places)
+    def features(self, chosen: Sequence[Longs], what: str = "sessions of each account") -> Floats:
+        """Return the count features of each set of sessions [A, F]; no set may be empty."""
+        found = np.zeros((len(chosen), FEATURES))
+        for rows, places in tracked(f"finding people: {what}", list(together(chosen))):
+            pairs = evidence(self.sessions, self.contrast, places)
+            found[rows] = count_features(pairs, self.sessions.size[places], self.sessions.again(places))
+        return found
 
-    def features(self, places: Longs) -> Floats:
-        return count_features(self.evidence(places), self.sessions.size[places], self.sessions.again(places))
+    def likeness(self, chosen: Sequence[Longs]) -> Floats:
+        """Return the mean evidence of all pairs of each set of sessions [A], the first feature of a count."""
+        found = np.zeros(len(chosen))
+        for rows, places in together(chosen):
+            number = places.shape[1]
+            pairs = evidence(self.sessions, self.contrast, places)
+            found[rows] = pairs.sum(axis=(1, 2)) / max(number * (number - 1), 1)
+        return found
+
+
+def together(chosen: Sequence[Longs]) -> Iterator[tuple[Longs, Longs]]:
+    """Yield sets of equally many sessions: which they are, and their positions [B, N]."""
+    for rows in equal_sizes(np.array([len(places) for places in chosen], dtype=np.int64)):
+        yield rows, np.stack([chosen[row] for row in rows.tolist()])
 
 
 @dataclass(frozen=True)
@@ -71,9 +90,12 @@ class Merged:
     people: Longs  # [A]
 
 
-def learn_count(sessions: Sessions, contrast: Contrast, fold: Longs, random: Random) -> CountHead:
+def learn_count(training: Logs, learned: Learned, random: Random) -> CountHead:
     """Train the count head on merged accounts; with too few accounts it always predicts one person."""
-    merged = merged_anew(sessions, contrast, fold, random)
+    accounts = learned_from(training, random)
+    fold = learned.fold[accounts]
+    sessions = learned.described(training.of_accounts(accounts), fold)
+    merged = merged_anew(sessions, learned.contrast, fold, random)
     return plain_head() if merged is None else head_of(merged.features, merged.people)
 
 
@@ -87,8 +109,7 @@ def merged_anew(sessions: Sessions, contrast: Contrast, fold: Longs, random: Ran
     """Return merged accounts of both selections; None with too few accounts."""
     bounds = np.searchsorted(sessions.owner, np.arange(len(fold) + 1))
     accounts = Accounts(sessions, contrast, fold, bounds[:-1], np.diff(bounds))
-    rows = tracked("finding people: sessions of each account", range(len(fold)))
-    halves = np.array([_half_features(accounts, row) for row in rows])
+    halves = _half_features(accounts)
     alike = halves[:, 0]
     first = _merged(accounts, by_fold(most_likely(alike), fold), alike, random)
     if first is None:
@@ -102,12 +123,13 @@ def merged_anew(sessions: Sessions, contrast: Contrast, fold: Longs, random: Ran
     return Merged(first.places + second.places, features, people)
 
 
-def _half_features(accounts: Accounts, row: int) -> Floats:
-    """Return the features of every second session of an account, at most MOST_SESSIONS; NaN if it has too few."""
-    if accounts.number[row] < FEWEST_SESSIONS:
-        return np.full(FEATURES, np.nan)
-    places = accounts.start[row] + np.arange(0, accounts.number[row], 2)[-MOST_SESSIONS:]
-    return accounts.features(places)
+def _half_features(accounts: Accounts) -> Floats:
+    """Return the features of every second session of each account, at most MOST_SESSIONS; NaN if it has too few."""
+    found = np.full((len(accounts.fold), FEATURES), np.nan)
+    known = np.flatnonzero(accounts.number >= FEWEST_SESSIONS)
+    halves = [accounts.start[row] + np.arange(0, accounts.number[row], 2)[-MOST_SESSIONS:] for row in known.tolist()]
+    found[known] = accounts.features(halves)
+    return found
 
 
 def _merged(accounts: Accounts, groups: list[Longs], alike: Floats, random: Random) -> Merged | None:
@@ -116,14 +138,8 @@ def _merged(accounts: Accounts, groups: list[Longs], alike: Floats, random: Rand
     thinning = fitting_thinning(accounts, groups, alike, random)
     singles = sum(map(len, groups))
     merged = list(merges(accounts, groups, thinning, min(MERGES, MERGES_A_SINGLE * singles), random))
-    shown = tracked("finding people: how many there are", merged)
-    features = [accounts.features(places) for places, _ in shown]
-    return Merged([places for places, _ in merged], np.array(features), np.array([count for _, count in merged]))
-
-
-def likeness(evidence: Floats) -> float:
-    """Return the mean evidence of all pairs [N, N], the first feature of a count."""
-    return float(evidence.sum() / max(len(evidence) * (len(evidence) - 1), 1))
+    places = [places for places, _ in merged]
+    return Merged(places, accounts.features(places, "how many there are"), np.array([count for _, count in merged]))
 
 
 def most_likely(score: Floats) -> Longs:
@@ -155,7 +171,8 @@ def merges(
             sessions.append(
                 accounts.start[row] + np.sort(random.permutation(accounts.number[row])[:most])[-MOST_SESSIONS:]
             )
-        yield np.concatenate(sessions), count
+        places = np.concatenate(sessions)
+        yield places[spread(len(places), min(len(places), MOST_MERGED_SESSIONS))], count
 
 
 def fitting_thinning(accounts: Accounts, groups: list[Longs], alike: Floats, random: Random) -> float:
@@ -169,7 +186,7 @@ def fitting_thinning(accounts: Accounts, groups: list[Longs], alike: Floats, ran
 def _merged_correlation(accounts: Accounts, groups: list[Longs], thinning: float, random: Random) -> float:
     trials = min(TRIALS, TRIALS_A_SINGLE * sum(map(len, groups)))
     merged = [places for places, _ in merges(accounts, groups, thinning, trials, random)]
-    alike = np.array([likeness(accounts.evidence(places[::2])) for places in merged])
+    alike = accounts.likeness([places[::2] for places in merged])
     return rank_correlation(np.array([len(places) for places in merged]), alike)
 
 

@@ -1,9 +1,12 @@
 """The people finder: trained once, then estimates for any account how many people share it and who caused each event.
 
-It is trained on logs without member labels. It accepts accounts from training and new ones. A query takes a fixed
-number of array operations on the account's own history.
+It is trained on logs without member labels. It accepts accounts from training and new ones. The work for an account is
+bounded: of a long history a sample of sessions is compared pair by pair, and the rest are assigned to the people found.
+
+Shapes: E events of one account, N sessions, B accounts, K people.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,15 +14,27 @@ import numpy as np
 
 from lightgc2n.data.dataset import Ints, Longs
 from lightgc2n.errors import DataError
-from lightgc2n.people.assigning import assign, assign_others
+from lightgc2n.people.assigning import assign_each, assign_others
 from lightgc2n.people.clustering import MOST_PEOPLE
-from lightgc2n.people.count_people import CountHead, at_most, chances, count_features, decide
+from lightgc2n.people.count_people import (
+    FEATURES,
+    CountHead,
+    at_most,
+    chances,
+    count_features,
+    decide,
+    features_and_people,
+    with_more,
+)
 from lightgc2n.people.count_training import learn_count
 from lightgc2n.people.pair_evidence import Contrast, Learned, evidence, learn, pair_evidence
 from lightgc2n.people.session_features import Sessions
+from lightgc2n.people.session_samples import equal_sizes, landmarks, sampled
 from lightgc2n.people.sessions import Floats, Logs, usual_gap
 
-MOST_SESSIONS = 400  # the newest sessions that people are estimated from; the number of pairs grows with the square
+MOST_SESSIONS = 300  # of an account that are all compared with each other; the number of pairs grows with the square
+EVENTS_AT_ONCE = 50_000  # of the accounts that are described together
+NEW = -1  # the row of an account that is not in the training logs
 
 
 @dataclass(frozen=True)
@@ -46,8 +61,7 @@ class PeopleFinder:
         """Train a finder on logs; they need no item vectors."""
         gap = None if training.times is None else usual_gap(training.times) if training.gap is None else training.gap
         learned = learn(training, random)
-        sessions = learned.described(training, learned.fold)
-        return cls(learned, learn_count(sessions, learned.contrast, learned.fold, random), gap)
+        return cls(learned, learn_count(training, learned, random), gap)
 
     @property
     def catalogue(self) -> int:
@@ -70,31 +84,112 @@ class PeopleFinder:
             count: the number of people, if known.
         """
         logs = self._history(items, times)
-        fold = self.learned.fold[[row]] if row is not None else np.zeros(1, dtype=np.int64)
-        sessions = self.learned.described(logs, fold)
-        recent = np.arange(len(sessions.owner))[-MOST_SESSIONS:]
-        pairs, size = evidence(sessions, self._contrast, recent), sessions.size[recent]
-        if count is None:
-            features = count_features(pairs, size, sessions.again(recent))
-            likely = at_most(chances(self.head, features[None])[0], len(size))
-            count = int(decide(likely[None], self.head.caution)[0])
-        else:
-            likely = np.eye(max(count, MOST_PEOPLE))[count - 1]
-        share = self._with_older(sessions, recent, assign(pairs, size, count))
-        return People(count, float(likely[count - 1]), likely, share[logs.session], logs.session)
+        rows = np.array([NEW if row is None else row])
+        return next(self._found(logs, rows, None if count is None else np.array([count])))
+
+    def find_all(self, logs: Logs, rows: Longs, counts: Longs | None = None) -> Iterator[People]:
+        """Estimate the people of each account, in order, many accounts at a time.
+
+        Args:
+            logs: of accounts with at least one event each, items and times as for `find`.
+            rows: the row of each account in the training logs; NEW for a new account.
+            counts: the number of people of each account, if known.
+        """
+        for part in self._parts(logs):
+            yield from self._found(self._part(logs, part), rows[part], None if counts is None else counts[part])
+
+    def features(self, logs: Logs, rows: Longs) -> Floats:
+        """Return the features that people are counted by [A, F]; arguments as for `find_all`."""
+        found = np.zeros((logs.accounts, FEATURES))
+        for part in self._parts(logs):
+            sessions, samples = self._sampled(self._part(logs, part), rows[part])
+            for accounts, places in samples:
+                pairs = evidence(sessions, self._contrast, places)
+                found[part.start + accounts] = count_features(pairs, sessions.size[places], sessions.again(places))
+        return found
+
+    def _parts(self, logs: Logs) -> Iterator[slice]:
+        """Yield consecutive accounts that are described together."""
+        first = 0
+        while first < logs.accounts:
+            stop = int(np.searchsorted(logs.offsets, logs.offsets[first] + EVENTS_AT_ONCE, side="right")) - 1
+            yield slice(first, max(stop, first + 1))
+            first = max(stop, first + 1)
 
     def sessions_of(self, items: Ints | Longs, times: Longs | None) -> Longs:
         """Return the session id of each event; raise an error for a history that `find` rejects."""
         return self._history(items, times).session
 
-    def _with_older(self, sessions: Sessions, recent: Longs, share: Floats) -> Floats:
-        """Return the shares of all sessions; sessions before the recent ones are assigned to the people of these."""
-        older = np.arange(recent[0])
-        if not len(older):
+    def _sampled(self, logs: Logs, rows: Longs) -> tuple[Sessions, Iterator[tuple[Longs, Longs]]]:
+        """Return all sessions, and for accounts with equally many the sessions to compare [B, N]."""
+        fold = np.zeros(logs.accounts, dtype=np.int64)
+        fold[rows != NEW] = self.learned.fold[rows[rows != NEW]]
+        sessions = self.learned.described(logs, fold)
+        bounds = np.searchsorted(sessions.owner, np.arange(logs.accounts + 1))
+        size = np.diff(bounds)
+
+        def samples() -> Iterator[tuple[Longs, Longs]]:
+            for accounts in equal_sizes(np.minimum(size, MOST_SESSIONS)):
+                chosen = [bounds[one] + sampled(int(size[one]), MOST_SESSIONS) for one in accounts.tolist()]
+                yield accounts, np.stack(chosen)
+
+        return sessions, samples()
+
+    def _found(self, logs: Logs, rows: Longs, counts: Longs | None) -> Iterator[People]:
+        sessions, samples = self._sampled(logs, rows)
+        found: dict[int, tuple[Longs, Floats, Floats]] = {}  # account -> places and chances, and people of its sample
+        for accounts, places in samples:
+            answers = self._answers(sessions, places, None if counts is None else counts[accounts])
+            for account, own, (likely, share) in zip(accounts.tolist(), places, answers, strict=True):
+                found[account] = own, likely, share
+        session = logs.session
+        for account in range(logs.accounts):
+            places, likely, share = found.pop(account)
+            own = session[logs.offsets[account] : logs.offsets[account + 1]]
+            share = self._with_rest(sessions, places, np.setdiff1d(np.arange(own[0], own[-1] + 1), places), share)
+            count = share.shape[1]
+            yield People(count, float(likely[count - 1]), likely, share[own - own[0]], own - own[0])
+
+    def _answers(self, sessions: Sessions, places: Longs, counts: Longs | None) -> Iterator[tuple[Floats, Floats]]:
+        """Yield the chances and the assigned sessions [N, K] of each account.
+
+        Args:
+            places: of the sessions of each account [B, N].
+        """
+        pairs, size = evidence(sessions, self._contrast, places), sessions.size[places]
+        if counts is not None:
+            different = np.unique(counts)
+            assigned = dict(zip(different.tolist(), assign_each(pairs, size, different.tolist()), strict=True))
+            for account, count in enumerate(counts.tolist()):
+                yield np.eye(max(count, MOST_PEOPLE))[count - 1], assigned[count][account]
+            return
+        of_evidence, people = features_and_people(pairs, size)
+        features = with_more(of_evidence, size, sessions.again(places))
+        likely = at_most(chances(self.head, features), places.shape[1])
+        for account, count in enumerate(decide(likely, self.head.caution).tolist()):
+            yield likely[account], people[count - 1][account]
+
+    def _with_rest(self, sessions: Sessions, places: Longs, rest: Longs, share: Floats) -> Floats:
+        """Return the shares of all sessions of an account; those that were not sampled are assigned to the people."""
+        if not len(rest):
             return share
-        indices = np.repeat(older, len(recent)), np.tile(recent, len(older))
-        evidence = pair_evidence(sessions, self._contrast, *indices).reshape(len(older), len(recent))
-        return np.vstack([assign_others(evidence, np.sqrt(sessions.size[recent]), share), share])
+        known = landmarks(len(places))
+        indices = np.repeat(rest, len(known)), np.tile(places[known], len(rest))
+        evidence = pair_evidence(sessions, self._contrast, *indices).reshape(len(rest), len(known))
+        whole = np.zeros((len(places) + len(rest), share.shape[1]))
+        first = min(places[0], rest[0])
+        whole[rest - first] = assign_others(evidence, np.sqrt(sessions.size[places[known]]), share[known])
+        whole[places - first] = share
+        return whole
+
+    def _part(self, logs: Logs, part: slice) -> Logs:
+        """Return the logs of these accounts."""
+        start, stop = int(logs.offsets[part.start]), int(logs.offsets[part.stop])
+        offsets, times = logs.offsets[part.start : part.stop + 1] - start, None
+        if self.gap is not None:
+            assert logs.times is not None
+            times = logs.times[start:stop]
+        return self._logs(offsets, logs.items[start:stop], times)
 
     def _history(self, items: Ints | Longs, times: Longs | None) -> Logs:
         if not len(items) or items.min() < 0 or items.max() >= self.catalogue:
@@ -105,5 +200,8 @@ class PeopleFinder:
             raise DataError(
                 "a history needs a time for each event, oldest first, because the training logs have times."
             )
-        offsets, none = np.array([0, len(items)]), np.zeros((self.catalogue, 0), dtype=np.float32)
+        return self._logs(np.array([0, len(items)]), items, times)
+
+    def _logs(self, offsets: Longs, items: Ints | Longs, times: Longs | None) -> Logs:
+        none = np.zeros((self.catalogue, 0), dtype=np.float32)
         return Logs(offsets, items.astype(np.int32), times, none, self.gap)

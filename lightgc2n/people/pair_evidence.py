@@ -27,6 +27,9 @@ FARTHEST = 6  # standard deviations; features are clipped here
 SMALLEST_SPREAD = 1e-6
 Weights = tuple[Floats, ...]
 PAIRS = 400_000  # training pairs of each kind, at most
+OF_ANY_TIME = 0.3  # share of the pairs of strangers that are drawn without regard to time
+OFFERED, NEAR = 8, 0.01  # strangers' sessions that one is drawn from; how near in time, as a share of all sessions
+MOST_EVENTS = 250_000  # of the accounts that sessions are learned from; items are learned from all
 PAIRS_AT_ONCE = 8192
 
 
@@ -132,15 +135,26 @@ def learn(training: Logs, random: np.random.Generator, pairs: int = PAIRS) -> Le
     """Learn item tables and the contrast of pairs from training logs without member labels."""
     fold = random.permutation(training.accounts) % FOLDS
     tables = item_tables(training, fold)
-    sessions = describe(training, tables, fold)
+    accounts = learned_from(training, random)
+    logs, fold_of = training.of_accounts(accounts), fold[accounts]
+    sessions = describe(logs, tables, fold_of)
     centre, spread = sessions.traits.mean(axis=0), sessions.traits.std(axis=0) + 1e-9
     sessions = replace(sessions, traits=(sessions.traits - centre) / spread)
     inside = pairs_inside(sessions, pairs, random)
-    across = pairs_across(sessions, fold, gap_in_days(training), len(inside[0]), random)
+    across = pairs_of_strangers(sessions, fold_of, gap_in_days(training), inside, random)
     one, other = (np.concatenate(sides) for sides in zip(inside, across, strict=True))
     features = pair_features(sessions, one, other)
     target = np.repeat([1.0, 0.0], [len(inside[0]), len(across[0])])
     return Learned(fold, tables, centre, spread, learn_contrast(features, target, random))
+
+
+def learned_from(training: Logs, random: np.random.Generator) -> Longs:
+    """Return the accounts that sessions are learned from: all, or as many drawn ones as have MOST_EVENTS events."""
+    if len(training.items) <= MOST_EVENTS:
+        return np.arange(training.accounts)
+    drawn = random.permutation(training.accounts)
+    events = np.cumsum(np.diff(training.offsets)[drawn])
+    return np.sort(drawn[: max(1, int(np.searchsorted(events, MOST_EVENTS)))])
 
 
 def pairs_inside(sessions: Sessions, most: int, random: np.random.Generator) -> tuple[Longs, Longs]:
@@ -182,6 +196,52 @@ def pairs_across(
     return left[valid], right[valid]
 
 
+def pairs_of_strangers(
+    sessions: Sessions, fold: Longs, gap: float | None, inside: tuple[Longs, Longs], random: np.random.Generator
+) -> tuple[Longs, Longs]:
+    """Draw as many pairs of sessions of two accounts as there are inside: some of any time, others of the same time.
+
+    The people of an account may have come one after the other, or may all have been there all the time.
+    """
+    if sessions.begun is None:
+        return pairs_across(sessions, fold, gap, len(inside[0]), random)
+    anytime = round(OF_ANY_TIME * len(inside[0]))
+    anywhere = pairs_across(sessions, fold, gap, anytime, random)
+    near = pairs_of_a_time(sessions, fold, gap, (inside[0][anytime:], inside[1][anytime:]), random)
+    left, right = (np.concatenate(sides) for sides in zip(anywhere, near, strict=True))
+    return left, right
+
+
+def pairs_of_a_time(
+    sessions: Sessions, fold: Longs, gap: float | None, inside: tuple[Longs, Longs], random: np.random.Generator
+) -> tuple[Longs, Longs]:
+    """Return the pairs with their second session replaced by one of another account from about the same time.
+
+    Dates tell nothing about such pairs, as they tell nothing about people who live together.
+    """
+    assert sessions.begun is not None
+    session_fold, number = fold[sessions.owner], np.bincount(sessions.owner)
+    one, other = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for part in range(FOLDS):
+        places, chosen = np.flatnonzero(session_fold == part), session_fold[inside[0]] == part
+        order = places[np.argsort(sessions.begun[places], kind="stable")]
+        left, right = inside[0][chosen], inside[1][chosen]
+        window = max(OFFERED, round(NEAR * len(order)))
+        place = np.searchsorted(sessions.begun[order], sessions.begun[right])[:, None]
+        offered = place + random.integers(-window, window + 1, size=(len(left), OFFERED))
+        candidates = order[np.clip(offered, 0, len(order) - 1)] if len(order) else offered
+        owner = sessions.owner[candidates]
+        reach = np.cumsum((owner != sessions.owner[left][:, None]) / number[owner], axis=1)
+        drawn = (reach < random.random((len(left), 1)) * reach[:, -1:]).sum(axis=1)
+        one.append(left)
+        other.append(candidates[np.arange(len(left)), np.minimum(drawn, OFFERED - 1)])
+    left, right = np.concatenate(one), np.concatenate(other)
+    valid = sessions.owner[left] != sessions.owner[right]
+    if gap is not None:
+        valid &= np.abs(sessions.begun[left] - sessions.begun[right]) > gap
+    return left[valid], right[valid]
+
+
 def gap_in_days(logs: Logs) -> float | None:
     """Return the pause that ends a session."""
     if logs.times is None:
@@ -197,10 +257,16 @@ def account_sessions(sessions: Sessions) -> Iterator[tuple[int, Longs]]:
 
 
 def evidence(sessions: Sessions, contrast: Contrast, places: Longs) -> Floats:
-    """Return log(p_same / p_other) of every pair of the sessions at these positions, 0 on the diagonal."""
-    one, other = np.triu_indices(len(places), 1)
-    matrix = np.zeros((len(places), len(places)))
-    matrix[one, other] = matrix[other, one] = pair_evidence(sessions, contrast, places[one], places[other])
+    """Return log(p_same / p_other) of every pair of the sessions at these positions, 0 on the diagonal.
+
+    Args:
+        places: of the sessions of one account [N], or of several accounts with equally many [B, N].
+    """
+    number = places.shape[-1]
+    one, other = np.triu_indices(number, 1)
+    matrix = np.zeros((*places.shape, number))
+    pairs = pair_evidence(sessions, contrast, places[..., one].ravel(), places[..., other].ravel())
+    matrix[..., one, other] = matrix[..., other, one] = pairs.reshape(*places.shape[:-1], len(one))
     return matrix
 
 

@@ -48,6 +48,7 @@ class Method:
     find: Find
     given: bool = True  # it can use a given count
     inferred: bool = True  # it can estimate the count
+    finder: bool = False  # it is given a people finder that was learned from the training logs
     needs: str = ""  # `times`; `hours`: times with hours; `examples`: accounts whose people are known
 
 

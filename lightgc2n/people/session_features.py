@@ -45,11 +45,19 @@ class Sessions:
     held: Longs  # sorted keys session * M + item of all distinct pairs
     catalogue: int  # M
 
-    def again(self, places: Longs) -> float:
-        """Return the share of (session, item) pairs whose item an earlier one of these sessions holds too."""
-        start, stop = (np.searchsorted(self.held, (places + more) * self.catalogue) for more in (0, 1))
-        items = self.held[ranges(start, stop)[0]] % self.catalogue
-        return 1 - len(np.unique(items)) / len(items)
+    def again(self, places: Longs) -> Floats:
+        """Return the share of (session, item) pairs whose item an earlier one of these sessions holds too.
+
+        Args:
+            places: of the sessions of one account [N], or of several accounts with equally many [B, N].
+        """
+        rows = places.reshape(-1, places.shape[-1])
+        start, stop = (np.searchsorted(self.held, (rows.ravel() + more) * self.catalogue) for more in (0, 1))
+        positions, bounds = ranges(start, stop)
+        row = np.repeat(np.repeat(np.arange(len(rows)), rows.shape[1]), np.diff(bounds))
+        different = np.unique(row * self.catalogue + self.held[positions] % self.catalogue) // self.catalogue
+        pairs, items = (np.bincount(one, minlength=len(rows)) for one in (row, different))
+        return np.asarray(1 - items / pairs).reshape(places.shape[:-1])
 
 
 def item_tables(training: Logs, fold: Longs, seed: int = 0) -> ItemTables:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightgc2n.data.dataset import MICROSECONDS, Ints, Longs
+from lightgc2n.data.split_types import Training, ranges
 
 HOUR = 3600 * MICROSECONDS
 DAY = 24 * HOUR
@@ -77,9 +78,31 @@ class Logs:
     row: Longs | None = None  # the row of each account in `training`
     units: Longs | None = None  # the session of each event, if times do not determine it
 
+    @classmethod
+    def of_training(cls, train: Training, vectors: Matrix | None = None, gap: int | None = None) -> "Logs":
+        """Return one log for each account of the dataset, empty where training has no event of it."""
+        order = np.argsort(train.sequence_accounts, kind="stable")
+        places, bounds = ranges(train.offsets[order], train.offsets[order + 1])
+        events = np.bincount(train.sequence_accounts[order], np.diff(bounds), train.accounts).astype(np.int64)
+        times = None if train.times is None else train.times[places]
+        none = np.zeros((train.items, 0), dtype=np.float32)
+        return cls(
+            np.concatenate([[0], np.cumsum(events)]),
+            train.events[places],
+            times,
+            none if vectors is None else vectors,
+            gap,
+        )
+
     @property
     def accounts(self) -> int:
         return len(self.offsets) - 1
+
+    def of_accounts(self, accounts: Longs) -> "Logs":
+        """Return the logs of these accounts, in this order."""
+        places, offsets = ranges(self.offsets[accounts], self.offsets[accounts + 1])
+        times = None if self.times is None else self.times[places]
+        return Logs(offsets, self.items[places], times, self.vectors, self.gap)
 
     @cached_property
     def account(self) -> Longs:

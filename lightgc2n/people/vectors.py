@@ -15,6 +15,7 @@ from lightgc2n.data.dataset import Ints, Longs
 Matrix = npt.NDArray[np.float32]
 WIDTH = 32
 LONGEST = 200  # distinct items of one log that form pairs; the number of pairs grows with the square
+MOST_PAIRS = 12_000_000  # of all logs; of more logs only every second, third ... is used
 OVERSAMPLING, ROUNDS = 8, 4
 CELLS_AT_ONCE = 200_000  # fits into the CPU cache
 
@@ -33,9 +34,10 @@ class Weights:
         step = max(1, CELLS_AT_ONCE // dense.shape[1])
         for first in range(0, len(self.row), step):
             part = slice(first, first + step)
-            rows, starts = np.unique(self.row[part], return_index=True)
-            terms = dense[self.column[part]] * self.value[part, None]
-            product[rows] += np.add.reduceat(terms, starts)
+            starts = np.flatnonzero(np.diff(self.row[part], prepend=-1))
+            terms = dense[self.column[part]]
+            terms *= self.value[part, None]
+            product[self.row[part][starts]] += np.add.reduceat(terms, starts)
         return product
 
 
@@ -58,6 +60,7 @@ def information(account: Longs, item: Longs, items: int) -> Weights:
     Args:
         account: of each distinct (account, item) pair, sorted.
     """
+    account, item = _fewer(account, item)
     stop = np.searchsorted(account, account, side="right")
     later = stop - np.arange(len(item)) - 1  # number of later items of the same account, in the order of `_held`
     first = np.repeat(np.arange(len(item)), later)
@@ -67,6 +70,17 @@ def information(account: Longs, item: Longs, items: int) -> Weights:
     row, column = cells // items, cells % items
     value = np.log(together * (len(np.unique(account)) / holders[row] / holders[column])).astype(np.float32)
     return _mirrored(items, row[value > 0], column[value > 0], value[value > 0])
+
+
+def _fewer(account: Longs, item: Longs) -> tuple[Longs, Longs]:
+    """Return the pairs of so few accounts that these form about MOST_PAIRS pairs of items at most."""
+    number = np.unique(account, return_inverse=True)[1]
+    held = np.bincount(number)
+    every = -(-int((held * (held - 1) // 2).sum()) // MOST_PAIRS)
+    if every <= 1:
+        return account, item
+    used = number % every == 0
+    return account[used], item[used]
 
 
 def _mirrored(size: int, row: Longs, column: Longs, value: Matrix) -> Weights:

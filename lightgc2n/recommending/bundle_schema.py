@@ -245,7 +245,7 @@ SERVER_FIELDS = Fields({"device": Text(64, 64), "accounts": Whole(0, MOST_ITEMS)
 FINDER_CONSTANTS = Fields(  # with which the page finds people; bundles of earlier versions do not have them
     {},
     {
-        **dict.fromkeys(("analysed_sessions", "most_sessions"), Whole(1, 10_000)),
+        **dict.fromkeys(("analysed_sessions", "landmarks", "most_sessions"), Whole(1, 10_000)),
         **dict.fromkeys(("centre_steps", "steps"), Whole(1, 1000)),
         **dict.fromkeys(("doubt", "least_ratio", "same_person_share"), Number(1e-6, 1)),
         **dict.fromkeys(("farthest_count", "farthest_pair", "fit_weight", "half_an_hour"), Number(1e-6, 1000)),

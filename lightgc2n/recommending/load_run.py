@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lightgc2n.data.batches import Batch, make_batch, query_batches
 from lightgc2n.data.dataset import MANIFEST, Dataset, Domain, Longs, load_dataset, verify_dataset
-from lightgc2n.data.splits import Queries, Split, SplitConfig, Training, all_events, ranges, split_dataset
+from lightgc2n.data.splits import Queries, Split, SplitConfig, Training, all_events, split_dataset
 from lightgc2n.errors import DATA, DataError, OutputError, SettingError, option
 from lightgc2n.files.writer_lock import recover
 from lightgc2n.metrics.ranks import refuse_not_finite, rows_per_tile
@@ -141,20 +141,10 @@ def finder_for(train: Training, place: FinderPlace | None) -> PeopleFinder:
         return load_finder(place.folder, place.of)
     say("finding people is learned once, from the training logs of the run")
     with shown_by(tracked):
-        finder = PeopleFinder.learn(training_logs(train), np.random.default_rng(SEED))
+        finder = PeopleFinder.learn(Logs.of_training(train), np.random.default_rng(SEED))
     if place is not None:
         _save(finder, place)
     return finder
-
-
-def training_logs(train: Training) -> Logs:
-    """One log for each account of the dataset, empty where training has no event of it."""
-    order = np.argsort(train.sequence_accounts, kind="stable")
-    places, bounds = ranges(train.offsets[order], train.offsets[order + 1])
-    events = np.bincount(train.sequence_accounts[order], np.diff(bounds), train.accounts).astype(np.int64)
-    offsets = np.concatenate([[0], np.cumsum(events)])
-    times = None if train.times is None else train.times[places]
-    return Logs(offsets, train.events[places], times, np.zeros((train.items, 0), dtype=np.float32))
 
 
 def _is_current(place: FinderPlace) -> bool:

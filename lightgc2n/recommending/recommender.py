@@ -40,7 +40,7 @@ from lightgc2n.recommending.scorer import (
 )
 from lightgc2n.recommending.watching import context_of_events, watching
 
-ANALYSED_SESSIONS = 300  # the newest, in which people are found; the work grows with the square of their number
+ANALYSED_SESSIONS = 2000  # the newest, in which people are found; a sample of them is compared pair by pair
 ACCOUNT = option("--account", "account=")
 PERSON_OR_ALL = (
     f"a list is for one person ({option('--person', 'person=')}) or for all ({option('--together', 'together=True')}): "
@@ -353,4 +353,4 @@ def _remarks(length: int, count: int) -> Iterator[str]:
 
 
 def _left_out(events: int) -> str:
-    return f"people are found in the newest {ANALYSED_SESSIONS} sessions: {events:,} older events are left out"
+    return f"people are found in the newest {ANALYSED_SESSIONS:,} sessions: {events:,} older events are left out"

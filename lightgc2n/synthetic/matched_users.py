@@ -1,10 +1,12 @@
 """Households of users who were active in the same period, or whose households have equally long logs.
 
 Users merged at random were active in different months, and more of them make a longer log: dates tell them apart and
-length tells how many they are, neither of which holds for people who live together.
+length tells how many they are, neither of which holds for people who live together. Spans that overlap are not enough:
+within the same span one user may act in spring and another in autumn, so bursts have to match too.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +14,8 @@ import numpy.typing as npt
 from lightgc2n.data.dataset import Ints, Longs
 
 TRIES = 20  # members drawn for one household before its first user, or its total, is given up
+AHEAD = 0.4  # of two members neither has at any time a share of their events behind them that is larger by more
+INSTANTS = 256  # at which these shares are compared
 TOLERANCE = 1.25  # a balanced member has at most this many times too many or too few events
 Bools = npt.NDArray[np.bool_]
 Random = np.random.Generator
@@ -24,6 +28,38 @@ class Activity:
     first: Longs  # time of the first event
     last: Longs  # time of the last event
     events: Longs
+    done: npt.NDArray[np.float32]  # share of the events of each user by each of some instants [U, INSTANTS]
+
+    @classmethod
+    def of(cls, account: Ints, times: Longs, accounts: int) -> "Activity":
+        """Return the activity of all accounts.
+
+        Args:
+            account, times: of each event.
+        """
+        first = np.full(accounts, np.iinfo(np.int64).max)
+        last = np.full(accounts, np.iinfo(np.int64).min)
+        np.minimum.at(first, account, times)
+        np.maximum.at(last, account, times)
+        events = np.bincount(account, minlength=accounts)
+        instants = np.quantile(times, np.arange(1, INSTANTS) / INSTANTS, method="nearest")
+        cells = account * INSTANTS + np.searchsorted(instants, times)
+        by_instant = np.bincount(cells, minlength=accounts * INSTANTS).reshape(accounts, INSTANTS)
+        done = (np.cumsum(by_instant, axis=1) / np.maximum(events, 1)[:, None]).astype(np.float32)
+        return cls(np.where(events > 0, first, 0), np.where(events > 0, last, 0), events, done)
+
+    @cached_property
+    def _together(self) -> dict[tuple[int, float], npt.NDArray[np.uint8]]:
+        return {}
+
+    def together(self, user: int, overlap: float) -> Bools:
+        """Return who was active with `user`: their spans overlap enough, and neither is ever far ahead."""
+        if (user, overlap) not in self._together:
+            fitting = self.overlap(user) >= overlap
+            if overlap > 0:
+                fitting[fitting] = np.abs(self.done[fitting] - self.done[user]).max(axis=1) <= AHEAD
+            self._together[user, overlap] = np.packbits(fitting)
+        return np.unpackbits(self._together[user, overlap], count=len(self.events)).astype(bool)
 
     def overlap(self, user: int) -> npt.NDArray[np.float64]:
         """Return the intersection over union of the span of `user` and of every user's; 1 for two equal instants."""
@@ -35,7 +71,7 @@ class Activity:
 def overlapping_households(
     activity: Activity, enough: Bools, sizes: tuple[int, int], overlap: float, random: Random
 ) -> Ints:
-    """Return the household of each user, -1 for none; every two members overlap by at least `overlap`.
+    """Return the household of each user, -1 for none; every two members overlap by at least `overlap`, bursts included.
 
     Args:
         enough: the users with enough events.
@@ -94,7 +130,7 @@ def _members(activity: Activity, free: Bools, user: int, size: int, overlap: flo
     for _ in range(TRIES):
         members, fitting = [user], free.copy()
         while len(members) < size:
-            fitting &= activity.overlap(members[-1]) >= overlap
+            fitting &= activity.together(members[-1], overlap)
             fitting[members[-1]] = False
             if not fitting.any():
                 break

@@ -14,7 +14,7 @@ from lightgc2n.data.dataset import DATASET, LABELS, Dataset, Ints, Longs, write_
 from lightgc2n.data.tombstones import keep_tombstones
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.files.atomic_writes import new_folder
-from lightgc2n.synthetic.matched_users import Activity, balanced_households, overlapping_households
+from lightgc2n.synthetic.matched_users import AHEAD, Activity, balanced_households, overlapping_households
 
 Bools = npt.NDArray[np.bool_]
 
@@ -36,7 +36,7 @@ class SimulateOptions:
         0.0,
         at_least=0.0,
         at_most=1.0,
-        help="Merge only users whose spans of activity overlap: least intersection over union of every two.",
+        help="Merge only users of the same period: least intersection over union of every two spans. Bursts match.",
     )
     balanced: bool = setting(
         False, help="Make households of every size equally long: one of each size for a total number of events."
@@ -105,15 +105,10 @@ def _households(
 
 
 def _activity(source: Dataset) -> Activity:
-    """Return the first and the last time and the number of events of each account."""
+    """Return when each account was active, and how much."""
     assert source.times is not None
-    first = np.full(len(source.accounts), np.iinfo(np.int64).max)
-    last = np.full(len(source.accounts), np.iinfo(np.int64).min)
     account = np.repeat(source.sequence_accounts, source.lengths)
-    np.minimum.at(first, account, source.times)
-    np.maximum.at(last, account, source.times)
-    events = _events_per_account(source).astype(np.int64)
-    return Activity(np.where(events > 0, first, 0), np.where(events > 0, last, 0), events)
+    return Activity.of(account, np.asarray(source.times), len(source.accounts))
 
 
 def draw_households(
@@ -218,6 +213,9 @@ def _notes(source: Dataset, options: SimulateOptions, counts: dict[str, int]) ->
     if options.overlap:
         notes.append(
             f"The spans of every two users of an account overlap by at least {options.overlap:g} of their union."
+        )
+        notes.append(
+            f"At no time is the share of events behind one of them larger than another's by more than {AHEAD:g}."
         )
     if options.balanced:
         notes.append("Accounts of every size have equally long logs: one of each size for a total number of events.")

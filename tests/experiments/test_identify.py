@@ -13,7 +13,15 @@ from lightgc2n.data.dataset import Dataset, load_dataset
 from lightgc2n.data.members import Members, load_members
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.experiments import identify as identify_module
-from lightgc2n.experiments.identify import METHODS, Identified, IdentifyOptions, identify, known_people, shown_logs
+from lightgc2n.experiments.identify import (
+    METHODS,
+    Identified,
+    IdentifyOptions,
+    choose_methods,
+    identify,
+    known_people,
+    shown_logs,
+)
 from lightgc2n.experiments.identify_latent import affinity, latent_methods, ownership
 from lightgc2n.experiments.identify_tables import write_identified, write_reliability
 from lightgc2n.people.contrast_method import Examples
@@ -206,6 +214,11 @@ def test_unknown_members_are_no_people() -> None:
     nobody = replace(members, of_event=np.full(5, -1, dtype=np.int32))
     with pytest.raises(DataError, match="no event has a label"):
         identify(data, nobody, ["one-person"])
+
+
+def test_methods_that_are_gone_name_the_one_that_is_left() -> None:
+    with pytest.raises(SettingError, match="Use contrast"):
+        choose_methods(["one-person", "habits"])
 
 
 def test_settings_are_chosen_on_other_accounts_than_those_tested(world: tuple[Dataset, Members]) -> None:

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from lightgc2n.people import assigning
-from lightgc2n.people.assigning import STEPS, assign, assign_others, mean_field_step, spectral_start
+from lightgc2n.people.assigning import (
+    STEPS,
+    assign,
+    assign_each,
+    assign_others,
+    mean_field_step,
+    ratios_of,
+    spectral_start,
+)
 from tests.people.accounts import same_groups
 
 
@@ -15,6 +23,10 @@ def blocks(who: np.ndarray, noise: float = 0.0) -> np.ndarray:
     evidence += (shaken + shaken.T) / 2
     np.fill_diagonal(evidence, 0)
     return evidence
+
+
+def stepped(evidence: np.ndarray, weight: np.ndarray, belongs: np.ndarray) -> np.ndarray:
+    return mean_field_step(evidence, ratios_of(evidence), weight, belongs, np.array([], dtype=np.int64))
 
 
 def test_a_mean_field_step_by_a_loop() -> None:
@@ -30,7 +42,7 @@ def test_a_mean_field_step_by_a_loop() -> None:
             fit = np.log((like + 1) / (sum(mass.values()) + 1))
             expected[i, person] = np.exp(3 * fit + 0.1 * sum(mass[j] * evidence[i, j] for j in others))
         expected[i] /= expected[i].sum()
-    assert mean_field_step(evidence, weight, belongs) == pytest.approx(expected)
+    assert stepped(evidence, weight, belongs) == pytest.approx(expected)
 
 
 def test_further_sessions_are_given_as_in_a_step() -> None:
@@ -39,13 +51,13 @@ def test_further_sessions_are_given_as_in_a_step() -> None:
     evidence, weight = blocks(np.arange(6) % 2, noise=1.0), random.uniform(1, 3, 6)
     belongs = np.vstack([random.dirichlet(np.ones(2), 5), np.zeros(2)])
     found = assign_others(evidence[5:, :5], weight[:5], belongs[:5])
-    assert found[0] == pytest.approx(mean_field_step(evidence, weight, belongs)[5])
+    assert found[0] == pytest.approx(stepped(evidence, weight, belongs)[5])
 
 
 def test_the_spectral_start_by_hand() -> None:
     # Two pairs with evidence 1 inside and none across: eigenvectors (1, 1, 0, 0) and (0, 0, 1, 1) over the root of 2.
     evidence = np.kron(np.eye(2), [[0.0, 1.0], [1.0, 0.0]])
-    start = spectral_start(evidence, np.ones(4), 2)
+    start = spectral_start(*np.linalg.eigh(evidence), 2)
     assert same_groups(start.argmax(axis=1), np.array([0, 0, 1, 1]))
     assert np.array_equal(start.sum(axis=1), np.ones(4))
 
@@ -72,6 +84,16 @@ def test_who_has_no_more_sessions_than_people() -> None:
     assert assign(np.zeros((1, 1)), np.array([4]), 1).tolist() == [[1]]
     assert assign(np.zeros((1, 1)), np.array([4]), 3).tolist() == [[1, 0, 0]]
     assert assign(blocks(np.array([0, 0])), np.array([1, 1]), 2).tolist() == [[1, 0], [0, 1]]
+
+
+def test_many_accounts_and_counts_at_once_are_as_one_by_one() -> None:
+    random = np.random.default_rng(0)
+    evidence = np.stack([blocks(random.permutation(np.arange(12) % people), 1.0) for people in (1, 2, 3, 4)])
+    size = random.integers(1, 5, size=(4, 12))
+    counts = [1, 2, 3, 5, 12]
+    for people, shares in zip(counts, assign_each(evidence, size, counts), strict=True):
+        for account in range(4):
+            assert shares[account] == pytest.approx(assign(evidence[account], size[account], people))
 
 
 def test_no_evidence_is_no_error() -> None:

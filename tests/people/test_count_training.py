@@ -10,7 +10,6 @@ from lightgc2n.people.count_training import (
     by_fold,
     fitting_thinning,
     learn_count,
-    likeness,
     merges,
     most_likely,
     rank_correlation,
@@ -46,9 +45,14 @@ def plain_accounts(number: list[int], fold: list[int]) -> Accounts:
     return Accounts(sessions, contrast, np.array(fold), np.cumsum(counted) - counted, counted)
 
 
-def test_likeness_by_hand() -> None:
-    assert likeness(np.array([[0, 1.0, 2.0], [1.0, 0, -6.0], [2.0, -6.0, 0]])) == pytest.approx((1 + 2 - 6) / 3)
-    assert likeness(np.zeros((1, 1))) == 0
+def test_likeness_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    accounts = plain_accounts([3, 1], [0, 0])
+    pairs = np.array([[0, 1.0, 2.0], [1.0, 0, -6.0], [2.0, -6.0, 0]])
+    monkeypatch.setattr(
+        count_training, "evidence", lambda sessions, contrast, places: pairs[places[:, :, None], places[:, None]]
+    )
+    found = accounts.likeness([np.array([0]), np.array([0, 1, 2]), np.array([1, 2])])
+    assert found == pytest.approx([0, (1 + 2 - 6) / 3, -6])
 
 
 def test_the_most_alike_are_taken_for_singles() -> None:
@@ -75,6 +79,13 @@ def test_merges_are_of_as_many_accounts_as_they_say() -> None:
             assert len(np.unique(owner // 6)) == 1  # of one fold
 
 
+def test_of_long_merges_a_part_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(count_training, "MOST_MERGED_SESSIONS", 12)
+    merged = list(merges(plain_accounts([10] * 12, [0] * 12), [np.arange(12)], 0.0, 5, np.random.default_rng(0)))
+    assert [len(places) for places, _ in merged] == [10, 12, 12, 12, 12]
+    assert [len(np.unique(places // 10)) for places, _ in merged] == [1, 2, 3, 4, 5]
+
+
 def test_rank_correlation_by_hand() -> None:
     assert rank_correlation(np.array([1, 5, 9]), np.array([0.1, 0.2, 7.0])) == pytest.approx(1)
     assert rank_correlation(np.array([1, 5, 9, 10]), np.array([4.0, 3, 1, 2])) == pytest.approx(1 - 6 * 18 / (4 * 15))
@@ -88,7 +99,7 @@ def test_logs_tell_whether_more_people_make_them_longer(longer: bool, monkeypatc
     sessions, contrast, fold = prepared(logs)
     bounds = np.searchsorted(sessions.owner, np.arange(121))
     accounts = Accounts(sessions, contrast, fold, bounds[:-1], np.diff(bounds))
-    alike = np.array([likeness(accounts.evidence(np.arange(*bounds[row : row + 2]))) for row in range(120)])
+    alike = accounts.likeness([np.arange(*bounds[row : row + 2]) for row in range(120)])
     assert (people[most_likely(alike)] == 1).mean() > 0.8
     groups = by_fold(np.flatnonzero(people == 1), fold)
     thinning = fitting_thinning(accounts, groups, alike, np.random.default_rng(0))
@@ -101,15 +112,11 @@ def test_counts_are_found_without_any_label(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(count_training, "MERGES", 300)
     logs, people = town(120, longer=False)
     sessions, contrast, fold = prepared(logs)
-    head = learn_count(sessions, contrast, fold, np.random.default_rng(0))
+    head = learn_count(logs, learn(logs, np.random.default_rng(0)), np.random.default_rng(0))
     bounds = np.searchsorted(sessions.owner, np.arange(121))
-    features = [
-        count_training.count_features(
-            count_training.evidence(sessions, contrast, places), sessions.size[places], sessions.again(places)
-        )
-        for places in np.split(np.arange(len(sessions.owner)), bounds[1:-1])
-    ]
-    found = chances(head, np.array(features)).argmax(axis=1) + 1
+    accounts = Accounts(sessions, contrast, fold, bounds[:-1], np.diff(bounds))
+    features = accounts.features(np.split(np.arange(len(sessions.owner)), bounds[1:-1]))
+    found = chances(head, features).argmax(axis=1) + 1
     assert (found == people).mean() > 0.6
     assert (found[people == 1] == 1).mean() > 0.8
 
@@ -125,6 +132,7 @@ def test_merged_singles_are_hardly_split() -> None:
 
 
 def test_with_too_few_accounts_everybody_is_one_person() -> None:
-    head = learn_count(*prepared(town(12, longer=False)[0]), np.random.default_rng(0))
+    logs, _ = town(12, longer=False)
+    head = learn_count(logs, learn(logs, np.random.default_rng(0)), np.random.default_rng(0))
     assert np.array_equal(head.weights, plain_head().weights)
     assert chances(head, np.zeros((1, FEATURES)))[0].argmax() == 0

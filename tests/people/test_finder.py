@@ -9,8 +9,10 @@ import pytest
 
 from lightgc2n.errors import DataError
 from lightgc2n.people import finder as finder_module
-from lightgc2n.people.finder import People, PeopleFinder
+from lightgc2n.people import sessions as session_module
+from lightgc2n.people.finder import NEW, People, PeopleFinder
 from lightgc2n.people.progress_hook import shown_by, tracked
+from lightgc2n.people.session_samples import sampled
 from lightgc2n.people.sessions import Logs
 from lightgc2n.people.storage import load_finder, save_finder
 from tests.people.test_pair_evidence import world
@@ -122,7 +124,7 @@ def test_folders_that_are_no_finder_are_refused(finder: PeopleFinder, tmp_path: 
         load_finder(tmp_path / "finder")
 
 
-def test_what_is_older_goes_to_the_people_of_what_is_newer(
+def test_sessions_that_are_not_compared_go_to_the_people_of_those_that_are(
     finder: PeopleFinder, logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     items, times = history(logs, 3)
@@ -132,12 +134,44 @@ def test_what_is_older_goes_to_the_people_of_what_is_newer(
     assert same(finder.find(items, times, row=3, count=2), whole)
     monkeypatch.setattr(finder_module, "MOST_SESSIONS", 20)
     found = finder.find(items, times, row=3, count=2)
-    newer = whole.session >= number - 20
-    alone = finder.find(items[newer], times[newer], row=3, count=2)
-    assert found.share[newer] == pytest.approx(alone.share)
+    chosen = np.isin(whole.session, sampled(int(number), 20))
+    units = np.unique(whole.session[chosen], return_inverse=True)[1]
+    monkeypatch.setattr(session_module, "session_numbers", lambda *_: units)
+    alone = finder.find(items[chosen], times[chosen], row=3, count=2)
+    assert found.share[chosen] == pytest.approx(alone.share)
     assert found.share.shape == (30, 2)
     agreed = (found.share.argmax(axis=1) == whole.share.argmax(axis=1)).mean()
     assert max(agreed, 1 - agreed) > 0.8
+
+
+def test_many_accounts_at_once_are_answered_as_one_by_one(
+    finder: PeopleFinder, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finder_module, "EVENTS_AT_ONCE", 100)  # three accounts of 30 events at once
+    rows = np.array([4, NEW, 0, 7, 9, 9, NEW])
+    histories = [history(logs, account) for account in (4, 4, 0, 7, 9, 9, 1)]
+    lengths = [len(items) for items, _ in histories]
+    many = Logs(
+        np.concatenate([[0], np.cumsum(lengths)]),
+        np.concatenate([items for items, _ in histories]),
+        np.concatenate([times for _, times in histories]),
+        logs.vectors,
+    )
+    for counts in (None, np.array([2, 1, 3, 2, 2, 4, 2])):
+        found = list(finder.find_all(many, rows, counts))
+        for place, one in enumerate(found):
+            row = None if rows[place] == NEW else int(rows[place])
+            alone = finder.find(*histories[place], row=row, count=None if counts is None else int(counts[place]))
+            assert one.count == alone.count
+            assert one.share == pytest.approx(alone.share)
+            assert one.chances == pytest.approx(alone.chances)
+            assert np.array_equal(one.session, alone.session)
+
+
+def test_a_sample_has_the_newest_half_and_others_at_equal_distances() -> None:
+    assert sampled(6, 6).tolist() == list(range(6))
+    assert sampled(12, 6).tolist() == [0, 3, 6, 9, 10, 11]
+    assert sampled(13, 5).tolist() == [0, 3, 7, 11, 12]
 
 
 def test_a_finder_of_something_else_is_refused(finder: PeopleFinder, tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from lightgc2n.metrics.cluster_agreement import measure_people
 from lightgc2n.people.contrast_method import by_contrast
+from lightgc2n.people.count_people import plain_head
+from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.people.pair_evidence import (
     evidence,
     gradients,
@@ -16,10 +18,11 @@ from lightgc2n.people.pair_evidence import (
     outputs,
     pairs_across,
     pairs_inside,
+    pairs_of_a_time,
 )
 from lightgc2n.people.reference_methods import REFERENCE_METHODS
 from lightgc2n.people.session_features import FOLDS, Sessions, describe, item_tables, pair_features, share_an_item
-from lightgc2n.people.sessions import DAY, HOUR, Logs
+from lightgc2n.people.sessions import DAY, HOUR, Logs, usual_gap
 from lightgc2n.people.vectors import item_vectors
 from tests.people.accounts import logs_of
 
@@ -50,10 +53,18 @@ def with_vectors(logs: Logs) -> Logs:
     return replace(logs, vectors=item_vectors(logs.account, logs.items, ITEMS))
 
 
+def told(logs: Logs, count: np.ndarray) -> np.ndarray:
+    """Return the person of each event, learned from the logs' training, the count given."""
+    training, random = logs.training or logs, np.random.default_rng(0)
+    gap = None if training.times is None else usual_gap(training.times)
+    finder = PeopleFinder(learn(training, random), plain_head(), gap)
+    return np.asarray(by_contrast(logs, count, random, finder=finder))
+
+
 def test_it_beats_k_means_where_strangers_share_accounts() -> None:
     logs, who = world()
     logs, count = with_vectors(logs), np.full(logs.accounts, 2)
-    contrast = shared(logs, by_contrast(logs, count, np.random.default_rng(0)), who)
+    contrast = shared(logs, told(logs, count), who)
     floor = shared(logs, REFERENCE_METHODS["session-k-means"].find(logs, count, np.random.default_rng(0)), who)
     hours = shared(logs, REFERENCE_METHODS["session-k-means-hours"].find(logs, count, np.random.default_rng(0)), who)
     assert contrast > max(0.5, 2 * floor)
@@ -149,6 +160,25 @@ def test_no_pair_across_is_nearer_than_sessions_of_one_account() -> None:
         assert (np.abs(sessions.begun[one] - sessions.begun[other]) > gap).all()
 
 
+def test_strangers_of_a_time_are_of_other_accounts_and_of_about_the_same_days() -> None:
+    logs, _ = world(40)
+    fold = np.arange(40) % FOLDS
+    sessions = describe(logs, item_tables(logs, fold), fold)
+    assert sessions.begun is not None
+    random = np.random.default_rng(0)
+    inside = pairs_inside(sessions, 2000, random)
+    one, other = pairs_of_a_time(sessions, fold, 0.0, inside, random)
+    assert len(one) > 1500
+    assert (sessions.owner[one] != sessions.owner[other]).all()
+    assert np.array_equal(fold[sessions.owner[one]], fold[sessions.owner[other]])
+    apart, wanted = (np.abs(sessions.begun[a] - sessions.begun[b]).mean() for a, b in ((one, other), inside))
+    anywhere = pairs_across(sessions, fold, 0.0, 2000, random)
+    assert (
+        abs(apart - wanted)
+        < 0.2 * abs(np.abs(sessions.begun[anywhere[0]] - sessions.begun[anywhere[1]]).mean() - wanted) + 1
+    )
+
+
 def test_evidence_is_of_the_pair_and_symmetric(monkeypatch: pytest.MonkeyPatch) -> None:
     logs, who = world(12)
     learned = learn(logs, np.random.default_rng(0))
@@ -174,7 +204,7 @@ def test_neither_the_order_of_accounts_nor_the_others_asked_change_an_answer() -
     logs, _ = world(10)
 
     def people(rows: list[int]) -> list[np.ndarray]:
-        found = by_contrast(asked(logs, rows), np.full(len(rows), 2), np.random.default_rng(0))
+        found = told(asked(logs, rows), np.full(len(rows), 2))
         return np.split(found, len(rows))
 
     every = people(list(range(10)))
@@ -189,13 +219,13 @@ def test_without_times_tastes_are_told_apart() -> None:
     taste = np.stack([random.permutation(4)[:2] for _ in range(60)])
     items = np.take_along_axis(taste, who, axis=1) * 12 + random.integers(12, size=who.shape)
     logs = logs_of(items.tolist(), np.zeros((48, 4)))
-    found = by_contrast(logs, np.full(60, 2), np.random.default_rng(0))
+    found = told(logs, np.full(60, 2))
     assert shared(logs, found, who.ravel()) > 0.8
 
 
 @pytest.mark.parametrize("times", [[[0]], None])
 def test_one_event_is_one_person(times: list[list[int]] | None) -> None:
-    found = by_contrast(logs_of([[0]], np.zeros((1, 4)), times), np.array([1]), np.random.default_rng(0))
+    found = told(logs_of([[0]], np.zeros((1, 4)), times), np.array([1]))
     assert found.tolist() == [0]
 
 
@@ -204,7 +234,7 @@ def test_an_account_of_one_session_beside_others() -> None:
     assert logs.times is not None
     items, times = np.append(logs.items, [0, 1]).astype(np.int32), np.append(logs.times, [0, 1])
     logs = replace(logs, offsets=np.append(logs.offsets, len(items)), items=items, times=times)
-    found = by_contrast(logs, np.full(25, 2), np.random.default_rng(0))
+    found = told(logs, np.full(25, 2))
     assert found[-2:].tolist() == [0, 0]
     assert shared(logs, found, np.append(who, [0, 0])) > 0.3
 

@@ -13,8 +13,9 @@ from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.people.finder import People, PeopleFinder
+from lightgc2n.people.sessions import Logs
 from lightgc2n.recommending.load_run import load_run as load
-from lightgc2n.recommending.load_run import run_recommender, training_logs
+from lightgc2n.recommending.load_run import run_recommender
 from lightgc2n.recommending.recommender import ONE_ASSUMED, Recommender
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from lightgc2n.training.loop import TrainingConfig
@@ -98,8 +99,9 @@ def test_people_of_a_shared_account(recommender: Recommender) -> None:
     assert len(found.together) == 4
 
 
-def test_of_a_long_history_the_newest_sessions_count(recommender: Recommender) -> None:
+def test_of_a_long_history_the_newest_sessions_count(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
     """310 sessions of two events, an hour apart from each other's by seven: ten sessions are left out, and noted."""
+    monkeypatch.setattr("lightgc2n.recommending.recommender.ANALYSED_SESSIONS", 300)
     hour, items = 3600 * 10**6, recommender.dataset.items
     times = [7 * hour * (event // 2) + event % 2 for event in range(620)]
     history = [items[event % len(items)] for event in range(620)]
@@ -173,7 +175,7 @@ def test_an_account_that_training_has_not_seen_is_found_too() -> None:
 
 def test_training_logs_have_a_row_for_every_account() -> None:
     dataset = dataset_of([("a", "x y z"), ("b", "y"), ("c", "z x y z")])
-    logs = training_logs(split_dataset(dataset, SplitConfig()).train)
+    logs = Logs.of_training(split_dataset(dataset, SplitConfig()).train)
     rows = [logs.items[start:stop].tolist() for start, stop in zip(logs.offsets, logs.offsets[1:], strict=False)]
     assert rows == [[0], [1], [2, 0]]  # the last two events of a and c are kept from training
 

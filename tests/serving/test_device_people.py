@@ -19,9 +19,7 @@ from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Logs, newest_sessions
 from lightgc2n.recommending.bundle_files import FINDER, FINDER_FACTS, BundleFiles
 from lightgc2n.recommending.load_bundle import finder_constants, read_finder
-from lightgc2n.recommending.load_run import training_logs
 from lightgc2n.recommending.people_report import by_weight
-from lightgc2n.recommending.recommender import ANALYSED_SESSIONS
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from tests.serving.folders import NEEDS_CHROMIUM, PAGE, opened_page, served
 
@@ -43,7 +41,7 @@ History = tuple[Any, Any]
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Logs:
     folder = tmp_path_factory.mktemp("homes") / "data"
     generate(HouseholdConfig(accounts=120), seed=1, out=folder)
-    return training_logs(split_dataset(load_dataset(folder), SplitConfig()).train)
+    return Logs.of_training(split_dataset(load_dataset(folder), SplitConfig()).train)
 
 
 @pytest.fixture(scope="module")
@@ -163,9 +161,10 @@ def test_of_a_long_history_the_same_part_is_analysed(page: Any, learned: dict[bo
     for timed in (True, False):
         finder = learned[timed]
         asked = [(items[:few] % 90, times[:few] if timed else None) for few in (1, 100, 300, 601, 620)]
-        found = page.evaluate(cut, [finder.gap, finder_constants(), [as_lists(history) for history in asked]])
+        constants = finder_constants() | {"analysed_sessions": 300}
+        found = page.evaluate(cut, [finder.gap, constants, [as_lists(history) for history in asked]])
         for one, history in zip(found, asked, strict=True):
-            newest = newest_sessions(finder.sessions_of(*history), ANALYSED_SESSIONS)
+            newest = newest_sessions(finder.sessions_of(*history), 300)
             assert one["items"] == history[0][newest].tolist()
             assert one["times"] == (history[1][newest].tolist() if timed else None)
         assert len(found[-1]["items"]) == (600 if timed else 300)

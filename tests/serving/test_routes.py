@@ -143,13 +143,13 @@ def test_what_if(client: Client, bundle: Recommender) -> None:
 
 
 def test_a_history_of_thousands_of_sessions(client: Client, bundle: Recommender) -> None:
-    """As the bundle answers in Python: the newest 300 sessions, and a note that says so."""
+    """As the bundle answers in Python: the newest 2,000 sessions, and a note that says so."""
     items = bundle.dataset.items
     history, times = [items[event % 50] for event in range(5000)], [7 * 3600 * 10**6 * event for event in range(5000)]
     found = valid(client.post("/v1/people", {"history": history, "times": times, "k": 3}), schemas.PeopleFound)
-    wanted = bundle.people(None, history[-300:], times[-300:], k=3)
-    assert found["notes"][0] == "people are found in the newest 300 sessions: 4,700 older events are left out"
-    assert (found["count"], found["sessions"]) == (wanted.count, list(range(300)))
+    wanted = bundle.people(None, history[-2000:], times[-2000:], k=3)
+    assert found["notes"][0] == "people are found in the newest 2,000 sessions: 3,000 older events are left out"
+    assert (found["count"], found["sessions"]) == (wanted.count, list(range(2000)))
     assert [one["person"] for one in found["events"]] == [one.person for one in wanted.events]
     one = client.recommend(history=history, times=times, person="B", k=3).json
     assert [listed["item"] for listed in one["items"]] == [listed.item_id for listed in wanted.people[1].next]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lightgc2n.errors import DataError
-from lightgc2n.synthetic.matched_users import TOLERANCE, Activity, balanced_households, overlapping_households
+from lightgc2n.synthetic.matched_users import AHEAD, TOLERANCE, Activity, balanced_households, overlapping_households
 from lightgc2n.synthetic.merged_accounts import simulate
 from tests.synthetic.test_merged_accounts import options, rows, written
 
@@ -15,14 +15,27 @@ from tests.synthetic.test_merged_accounts import options, rows, written
 def drawn(users: int = 400) -> Activity:
     random = np.random.default_rng(0)
     first = random.integers(0, 100, users)
-    return Activity(first, first + random.integers(20, 100, users), random.integers(10, 90, users))
+    last = first + random.integers(20, 100, users)
+    done = np.clip((np.arange(0, 200, 2) - first[:, None]) / (last - first)[:, None], 0, 1)  # evenly active
+    return Activity(first, last, random.integers(10, 90, users), done.astype(np.float32))
 
 
 def test_overlap_by_hand():
-    activity = Activity(np.array([0, 5, 20, 3]), np.array([10, 15, 30, 3]), np.array([9, 9, 9, 1]))
+    activity = Activity(np.array([0, 5, 20, 3]), np.array([10, 15, 30, 3]), np.array([9, 9, 9, 1]), np.zeros((4, 2)))
     # Days 0 to 10 and 5 to 15 share 5 of 15 days; 20 to 30 shares none; an instant shares nothing of 10 days.
     assert activity.overlap(0).tolist() == [1.0, 5 / 15, 0.0, 0.0]
     assert activity.overlap(3)[3] == 1.0
+
+
+def test_shares_of_events_by_hand():
+    # Ann has one event at 0 and three at 9, Bob three at 0 and one at 9: after time 0 Bob is half his events ahead.
+    account, times = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2]), np.array([0, 9, 9, 9, 0, 0, 0, 9, 0, 9])
+    activity = Activity.of(account, times, 4)
+    assert activity.events.tolist() == [4, 4, 2, 0]
+    assert (activity.first.tolist(), activity.last.tolist()) == ([0, 0, 0, 0], [9, 9, 9, 0])
+    assert activity.done[:3, [0, -1]].tolist() == [[0.25, 1], [0.75, 1], [0.5, 1]]
+    assert activity.together(0, 0.8).tolist() == [True, False, True, False]
+    assert activity.together(0, 0.0).tolist() == [True] * 4  # nothing is asked for
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
@@ -39,6 +52,7 @@ def test_every_two_members_overlap(share):
             shared = min(activity.last[one], activity.last[other]) - max(activity.first[one], activity.first[other])
             union = max(activity.last[one], activity.last[other]) - min(activity.first[one], activity.first[other])
             assert shared / union >= share
+            assert np.abs(activity.done[one] - activity.done[other]).max() <= AHEAD
 
 
 def test_balanced_households_of_every_size_are_equally_long():
@@ -54,8 +68,9 @@ def test_balanced_households_of_every_size_are_equally_long():
 
 
 def test_simulate_merges_users_of_one_period(tmp_path):
-    early, late = ([(0, day), (1, day + 10)] for day in (0, 100))
-    users = {"ann": early, "bob": late, "cy": [(2, 1), (3, 11)], "di": [(4, 99), (5, 110)]}
+    early, late = ([(item, day + 2 * item) for item in range(6)] for day in (0, 100))
+    rest = [[(item, day + 2 * item) for item in range(6)] for day in (1, 99)]
+    users = {"ann": early, "bob": late, "cy": rest[0], "di": rest[1]}
     source = written(tmp_path / "in", users)
     manifest = simulate(source, options(members="2", overlap=0.8), tmp_path / "out")
     homes = {frozenset(member for account, member, *_ in rows(tmp_path / "out") if account == home) for home in

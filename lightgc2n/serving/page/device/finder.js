@@ -7,16 +7,17 @@ const NIBBLE_MIDDLE = 8; // the four bits that represent 0
 
 /** The constants of bundles that were written before `finder.json` had them. */
 const FIRST_CONSTANTS = {
-  "analysed_sessions": 300,
+  "analysed_sessions": 2000,
   "centre_steps": 10,
   "doubt": 0.2,
   "farthest_count": 4,
   "farthest_pair": 6,
   "fit_weight": 3.0,
   "half_an_hour": 0.02,
+  "landmarks": 64,
   "least_ratio": 0.02,
   "most_people": 5,
-  "most_sessions": 400,
+  "most_sessions": 300,
   "pair_shares": [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0],
   "same_person_share": 0.5,
   "steps": 20,

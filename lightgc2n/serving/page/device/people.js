@@ -42,16 +42,14 @@ export function findPeople(finder, items, times = null) {
   const stamps = checkedTimes(finder, items, times);
   const session = sessionNumbers(stamps, items.length, finder.gap);
   const sessions = describe(finder, items, stamps, session);
-  const recent = sessions.slice(-finder.constants.most_sessions);
-  const size = recent.map((one) => one.items.length);
-  const prepared = prepare(evidenceWithin(finder, recent), size, finder.constants);
-  const features = countFeatures(prepared, size, comeAgain(recent));
-  const chances = atMost(countChances(finder, features), recent.length);
+  const places = sampled(sessions.length, finder.constants.most_sessions);
+  const compared = places.map((place) => sessions[place]);
+  const size = compared.map((one) => one.items.length);
+  const prepared = prepare(evidenceWithin(finder, compared), size, finder.constants);
+  const features = countFeatures(prepared, size, comeAgain(compared));
+  const chances = atMost(countChances(finder, features), compared.length);
   const count = decide(chances, finder.count.caution);
-  const assigned = assign(prepared, count);
-  const older = sessions.slice(0, sessions.length - recent.length);
-  const evidence = older.map((one) => Float64Array.from(recent, (other) => pairEvidence(finder, one, other)));
-  const share = [...assignOthers(evidence, size, assigned, finder.constants), ...assigned].map((row) => Array.from(row));
+  const share = withRest(finder, sessions, places, assign(prepared, count)).map((row) => Array.from(row));
   return {
     count,
     confidence: chances[count - 1],
@@ -59,6 +57,33 @@ export function findPeople(finder, items, times = null) {
     share: session.map((number) => share[number]),
     session,
   };
+}
+
+/** The places of the sessions to compare: all of a short history; the newest half, and others at equal distances. */
+function sampled(number, most) {
+  if (number <= most) return Array.from({ length: number }, (_, place) => place);
+  const newest = Math.floor(most / 2);
+  const older = spread(number - newest, most - newest);
+  return [...older, ...Array.from({ length: newest }, (_, place) => number - newest + place)];
+}
+
+/** So many places at equal distances, the first among them. */
+function spread(number, chosen) {
+  return Array.from({ length: chosen }, (_, place) => Math.floor((place * number) / chosen));
+}
+
+/** The shares of all sessions; those that were not compared are assigned by some of those that were. */
+function withRest(finder, sessions, places, assigned) {
+  const found = new Array(sessions.length);
+  places.forEach((place, at) => (found[place] = assigned[at]));
+  const rest = Array.from(sessions.keys()).filter((place) => found[place] === undefined);
+  const known = spread(places.length, Math.min(places.length, finder.constants.landmarks));
+  const marks = known.map((at) => sessions[places[at]]);
+  const size = marks.map((one) => one.items.length);
+  const evidence = rest.map((place) => Float64Array.from(marks, (mark) => pairEvidence(finder, sessions[place], mark)));
+  const shares = assignOthers(evidence, size, known.map((at) => assigned[at]), finder.constants);
+  rest.forEach((place, at) => (found[place] = shares[at]));
+  return found;
 }
 
 /**
