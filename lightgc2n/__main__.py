@@ -1,11 +1,11 @@
-"""Where the command starts: Ctrl-C is listened to before anything slow is imported."""
+"""The entry point of `lightgc2n`, which handles Ctrl-C before the slow imports."""
 
 import os
 import signal
 
 
 def main() -> None:
-    """Runs the command line; until that has been imported, Ctrl-C ends the process without a word."""
+    """Run the command line. Ctrl-C during the imports exits with code 130 and no message."""
     signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(130))
     from lightgc2n.cli.main import main as run
 

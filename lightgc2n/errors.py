@@ -1,10 +1,10 @@
-"""One tree of errors a person can act on: each names the place, the expectation, the finding and the way out.
+"""The exceptions of this package. A message names the place, what was expected, what is there, and what to do.
 
-The way out often names an option, which the command line and Python spell differently. A message holds both spellings:
+That advice often names an option, which the command line and Python spell differently. A message holds both spellings:
 
     raise OutputError(f"{path} exists already. Choose another {OUT}, or replace it with {FORCE}.")
 
-`str(problem)` speaks to a Python caller (`out=`, `force=True`), `problem.command_line` to a shell (`--out`, `--force`).
+`str(problem)` has the Python spelling (`out=`, `force=True`), `problem.command_line` the other (`--out`, `--force`).
 """
 
 import re
@@ -31,7 +31,7 @@ EXTRA_OF_PACKAGE = (
 
 
 class LightGC2NError(Exception):
-    """Something the caller can mend; shown without a traceback on the command line.
+    """An error that the caller can correct. The command line shows it without a traceback.
 
     Attributes:
         command_line: the message with options as the command line spells them.
@@ -39,7 +39,7 @@ class LightGC2NError(Exception):
     """
 
     exit_code = 2
-    status = 400  # what the HTTP service answers
+    status = 400  # of the HTTP response
 
     def __init__(self, message: str = "") -> None:
         super().__init__(_OPTION.sub(r"\2", message))
@@ -48,7 +48,7 @@ class LightGC2NError(Exception):
 
 
 class DataError(LightGC2NError):
-    """A log, a prepared dataset or a split is not what it should be."""
+    """A log, a prepared dataset, a run or a bundle is invalid, damaged or does not fit."""
 
 
 class SettingError(LightGC2NError):
@@ -56,11 +56,11 @@ class SettingError(LightGC2NError):
 
 
 class OutputError(LightGC2NError):
-    """A result cannot be written where it was asked for."""
+    """A result cannot be written to the given path."""
 
 
 class MissingExtraError(LightGC2NError):
-    """Something needs a package that an optional extra installs."""
+    """A package of an optional extra is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed. Install it with: pip install 'lightgc2n[{extra}]'")
@@ -73,7 +73,7 @@ class ScoreError(LightGC2NError):
 
 
 class TrainingError(LightGC2NError):
-    """A run of a plan has failed; the others are there."""
+    """A run of a plan failed; the other runs are kept."""
 
     exit_code = 1
     status = 500

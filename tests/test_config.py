@@ -47,8 +47,8 @@ def test_what_is_wrong_is_said(values: dict[str, object], message: str) -> None:
 
 
 def test_overrides_are_read_as_toml() -> None:
-    found = parse_overrides(["a.x=1", "a.y=2.5", "a.z=true", "b.name=plain text", 'b.other="quoted"'])
-    assert found == {"a": {"x": 1, "y": 2.5, "z": True}, "b": {"name": "plain text", "other": "quoted"}}
+    actual = parse_overrides(["a.x=1", "a.y=2.5", "a.z=true", "b.name=plain text", 'b.other="quoted"'])
+    assert actual == {"a": {"x": 1, "y": 2.5, "z": True}, "b": {"name": "plain text", "other": "quoted"}}
 
 
 @pytest.mark.parametrize("pair", ["x=1", "a.x", "=1", ".x=1", "a.=1"])

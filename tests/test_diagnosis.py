@@ -8,10 +8,10 @@ from lightgc2n import diagnosis
 
 
 def test_installed_packages_are_tried() -> None:
-    found = diagnosis.diagnose()
-    assert found["extras"]["core"]["numpy"]["works"]
-    assert found["extras"]["train"]["torch"]["version"]
-    assert found["devices"][0] == {"name": "cpu", "what": found["devices"][0]["what"], "works": True, "problem": None}
+    actual = diagnosis.diagnose()
+    assert actual["extras"]["core"]["numpy"]["works"]
+    assert actual["extras"]["train"]["torch"]["version"]
+    assert actual["devices"][0] == {"name": "cpu", "what": actual["devices"][0]["what"], "works": True, "problem": None}
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,9 +23,9 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
         return real(name)
 
     monkeypatch.setattr(importlib.metadata, "version", without_optuna)
-    found = diagnosis.diagnose()
-    assert found["extras"]["tune"]["optuna"]["problem"] == "not installed"
-    assert "To use the extra tune: pip install 'lightgc2n[tune]'" in found["advice"]
+    actual = diagnosis.diagnose()
+    assert actual["extras"]["tune"]["optuna"]["problem"] == "not installed"
+    assert "To use the extra tune: pip install 'lightgc2n[tune]'" in actual["advice"]
 
 
 def test_a_broken_package_does_not_break_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,9 +33,9 @@ def test_a_broken_package_does_not_break_the_doctor(monkeypatch: pytest.MonkeyPa
         raise RuntimeError("no such instruction")
 
     monkeypatch.setattr(diagnosis.importlib, "import_module", broken)
-    found = diagnosis.diagnose()
-    assert found["extras"]["core"]["numpy"]["problem"] == "RuntimeError: no such instruction"
-    assert found["devices"] == []
+    actual = diagnosis.diagnose()
+    assert actual["extras"]["core"]["numpy"]["problem"] == "RuntimeError: no such instruction"
+    assert actual["devices"] == []
 
 
 def test_it_runs_from_its_source_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,5 +43,5 @@ def test_it_runs_from_its_source_too(monkeypatch: pytest.MonkeyPatch) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "requires", unknown)
-    found = diagnosis.diagnose()
-    assert found["extras"]["train"]["torch"]["works"]
+    actual = diagnosis.diagnose()
+    assert actual["extras"]["train"]["torch"]["works"]

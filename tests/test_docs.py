@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TESTED = re.compile(r"<!-- tested -->\n```(sh|python)\n(.*?)```", re.DOTALL)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCKS = [(page.name, *found) for page in PAGES[1:] for found in TESTED.findall(page.read_text(encoding="utf-8"))]
+BLOCKS = [(page.name, *actual) for page in PAGES[1:] for actual in TESTED.findall(page.read_text(encoding="utf-8"))]
 
 
 def test_some_blocks_are_tested() -> None:
@@ -59,8 +59,8 @@ def test_the_table_of_the_readme_has_the_numbers_of_the_results() -> None:
     assert len(rows) > 14
     for name, *numbers in rows:
         study = "ablation" if name.endswith("d 16") else "table1"
-        found = [_of_results(f"{study}-{data}-last", CALLED.get(name, name.lower())) for data in "EV"]
-        assert [cell.strip("*") for cell in numbers] == [number for one in found for number in one], name
+        actual = [_of_results(f"{study}-{data}-last", CALLED.get(name, name.lower())) for data in "EV"]
+        assert [cell.strip("*") for cell in numbers] == [number for one in actual for number in one], name
 
 
 def _of_results(table: str, model: str) -> list[str]:

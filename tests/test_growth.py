@@ -26,9 +26,9 @@ def test_every_account_holds_as_many_different_items(growth: ModuleType) -> None
 
 
 def test_edges_grow_with_the_accounts(growth: ModuleType) -> None:
-    found = {accounts: growth.measure(accounts, 1, growth.KEPT) for accounts in (600, 1200)}
-    most = {accounts: accounts * (2 * growth.HELD - 1) for accounts in found}  # 15 items and 14 steps an account
-    for accounts, row in found.items():
+    actual = {accounts: growth.measure(accounts, 1, growth.KEPT) for accounts in (600, 1200)}
+    most = {accounts: accounts * (2 * growth.HELD - 1) for accounts in actual}  # 15 items and 14 steps an account
+    for accounts, row in actual.items():
         assert 0.99 * most[accounts] <= row["edges"] <= most[accounts]  # a step that two accounts share is one edge
         assert row["seconds"] > 0
 

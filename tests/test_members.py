@@ -21,7 +21,7 @@ def ranks(folder: Path) -> dict[str, list[float]]:
     dataset = load_dataset(folder)
     split = split_dataset(dataset, SplitConfig())
     plans = {name: RunPlan(folder, name, training=TrainingConfig(epochs=1, batch_size=16)) for name in zoo.ZOO}
-    return {name: found.tolist() for name, found in compare(dataset, split, list(zoo.ZOO), plans=plans).ranks.items()}
+    return {name: actual.tolist() for name, actual in compare(dataset, split, list(zoo.ZOO), plans=plans).ranks.items()}
 
 
 def test_no_model_is_changed_by_the_labels(tmp_path: Path) -> None:
@@ -34,11 +34,11 @@ def test_no_model_is_changed_by_the_labels(tmp_path: Path) -> None:
     nobody = [row.rsplit(",", 1)[0] for row in rows]
     (tmp_path / "others.csv").write_text("\n".join([header, *others]) + "\n")
     (tmp_path / "nobody.csv").write_text("\n".join([header.removesuffix(",member"), *nobody]) + "\n")
-    found = {}
+    actual = {}
     for name in ("log", "others", "nobody"):
         import_log(tmp_path / f"{name}.csv", tmp_path / name, ImportOptions())
-        found[name] = ranks(tmp_path / name)
-    assert found["log"] == found["others"] == found["nobody"]
+        actual[name] = ranks(tmp_path / name)
+    assert actual["log"] == actual["others"] == actual["nobody"]
     known, other = load_members(tmp_path / "log"), load_members(tmp_path / "others")
     assert known is not None
     assert other is not None

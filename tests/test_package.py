@@ -108,8 +108,8 @@ def test_each_extra_alone(extra: str, wheel: Path, tmp_path: Path) -> None:
     done = run(python, "-m", "lightgc2n", "doctor", "--json", cwd=work)
     import json
 
-    found = json.loads(done.stdout)["extras"][extra]
-    assert all(facts["works"] for facts in found.values()), found
+    actual = json.loads(done.stdout)["extras"][extra]
+    assert all(facts["works"] for facts in actual.values()), actual
 
 
 def serve_with(python: Path) -> None:

@@ -53,11 +53,11 @@ def test_metrics_of_lists_by_hand() -> None:
     lists[0, 0] = p
     lists[1, :2] = q, p
     lists[2, 9] = p  # within 20, not within 5
-    found = peers.metrics_of(lists, split)
-    assert found["RC@5"] == 2 / 4
-    assert found["RC@20"] == 3 / 4
-    assert found["MRR@5"] == pytest.approx((1 + 1 / 2) / 4)
-    assert found["MRR@20"] == pytest.approx((1 + 1 / 2 + 1 / 10) / 4)
+    actual = peers.metrics_of(lists, split)
+    assert actual["RC@5"] == 2 / 4
+    assert actual["RC@20"] == 3 / 4
+    assert actual["MRR@5"] == pytest.approx((1 + 1 / 2) / 4)
+    assert actual["MRR@20"] == pytest.approx((1 + 1 / 2 + 1 / 10) / 4)
 
 
 def test_lists_of_the_peer_stand_in_the_order_of_the_accounts_that_were_asked() -> None:
@@ -85,13 +85,13 @@ def test_our_side_lists_what_evaluation_ranks() -> None:
 def test_the_report_sets_the_same_model_of_both_sides_beside_each_other() -> None:
     metrics = dict.fromkeys(peers.SHOWN, 0.25)
 
-    def found(epochs: list[float]) -> object:
+    def actual(epochs: list[float]) -> object:
         return peers.Found(epochs, [9.0], [18.0], [3 * 2**20], [metrics, dict.fromkeys(metrics, 0.75)])
 
     rows = {
-        ("lightgc2n", "sasrec"): found([1.0, 2.0, 9.0]),
-        ("RecTools", "sasrec"): found([5.0]),
-        ("RecTools", "ease"): found([]),
+        ("lightgc2n", "sasrec"): actual([1.0, 2.0, 9.0]),
+        ("RecTools", "sasrec"): actual([5.0]),
+        ("RecTools", "ease"): actual([]),
     }
     ours, theirs, ease = peers.report(rows).splitlines()[2:]
     assert ours == "| lightgc2n: sasrec | 2.00 | 1.00 - 9.00 | 2.5 | 9.0 | 18.0 | 3 | 50.00 | 50.00 | 50.00 | 50.00 |"

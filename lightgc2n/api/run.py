@@ -137,7 +137,7 @@ class Run(Recommending):
         """Return this run with its counts brought up to the newest event of `data`, without training.
 
         Followers, neighbours and trends are counted over all events of `data`; learned weights do not change. New
-        accounts and items can be asked about at once. This run stays as it is.
+        accounts and items can be queried at once. This run stays as it is.
 
         Args:
             data: a dataset, or the path of a log or a prepared dataset, with the newer events.

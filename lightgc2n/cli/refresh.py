@@ -18,7 +18,7 @@ def refresh(
 ) -> None:
     """Count the events of a newer log for a trained run, without training: followers, neighbours and trends.
 
-    New accounts and items can be asked about at once. Learned weights do not change, and RUN stays as it is.
+    New accounts and items can be queried at once. Learned weights do not change, and RUN stays as it is.
     """
     from dataclasses import asdict
 

@@ -68,7 +68,7 @@ def serve(
 ) -> None:
     """Serve a bundle over HTTP, with a page at /. SIGTERM and Ctrl-C stop it after pending requests are answered."""
     from lightgc2n.config import read_settings
-    from lightgc2n.serving.settings import Limits, ServiceSettings, parse_limits, read_keys, refuse_open_door
+    from lightgc2n.serving.settings import Limits, ServiceSettings, parse_limits, read_keys, refuse_missing_key
     from lightgc2n.serving.workers import address, reserve
     from lightgc2n.serving.workers import serve as run
 
@@ -89,7 +89,7 @@ def serve(
         allow_hosts=tuple(allow_host or ()),
         limits=limits,
     )
-    refuse_open_door(settings)
+    refuse_missing_key(settings)
     with reserve(settings) as listening:
 
         def ready() -> None:

@@ -1,4 +1,4 @@
-"""Accounts are taken out of a prepared dataset, with their events, their labels and the items that only they had."""
+"""Remove accounts from a prepared dataset, with their events, labels, and items that no other account has."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Forgotten:
     """What `forget` removed from a dataset."""
 
     accounts: list[str]
-    items: list[str]  # nobody else had them, so they are gone too
+    items: list[str]  # removed too, because no other account has them
     checksum: str  # of the dataset now
 
 
@@ -54,7 +54,7 @@ def forget_in_dataset(folder: Path, accounts: Collection[str]) -> Forgotten:
         content = _content(dataset, load_members(folder))
         items = drop_accounts(content, set(gone))
         manifest = write_dataset(new, **content)
-        keep_tombstones(folder, new, accounts)  # also those that are not there, and may come with another log
+        keep_tombstones(folder, new, accounts)  # also unknown ones, which another log may have
     return Forgotten(gone, items, manifest["checksum"])
 
 
@@ -71,7 +71,7 @@ def accounts_in_dataset(folder: Path, accounts: Collection[str]) -> list[str]:
 
 
 def drop_accounts(content: dict[str, Any], gone: Collection[str]) -> list[str]:
-    """Take accounts out of the arguments of `write_dataset`, in place, and return the items that only they had."""
+    """Remove accounts from the arguments of `write_dataset`, in place; return the items that no other account has."""
     is_gone = np.array([account in gone for account in content["accounts"]], dtype=bool)
     owner = np.asarray(content["sequence_accounts"])
     kept = ~is_gone[owner]
@@ -128,7 +128,7 @@ def _held_items(content: dict[str, Any], sequences: Booleans) -> Booleans:
 
 
 def _drop_items(content: dict[str, Any], dropped: Booleans) -> list[str]:
-    """Take items out of the catalogue and number the others anew; each domain stays one range."""
+    """Remove items from the catalogue and renumber the others; each domain stays one range."""
     items, number = content["items"], np.cumsum(~dropped) - 1
     before = np.concatenate([[0], np.cumsum(~dropped)])
     content["items"] = [item for item, out in zip(items, dropped, strict=True) if not out]

@@ -14,9 +14,9 @@ CUTS = 6
 
 
 def rolling_origins(split: Split, cuts: int = CUTS) -> Iterator[tuple[Training, Queries]]:
-    """For cuts after equally many events of the validation period: what was known before, and what came next.
+    """Yield cuts after equally many validation events: the training data before the cut, and queries after it.
 
-    A query asks for the first event of an account from the cut on. No event of the test is looked at.
+    The target of a query is the first event of an account from the cut on. No test event is read.
     """
     known = split.known
     assert known is not None, "only a split by time has later events"
@@ -31,17 +31,17 @@ def _origin(known: Training, cut: int) -> tuple[Training, Queries]:
     start, end = known.offsets[:-1], known.offsets[1:]
     earlier = np.concatenate([[0], np.cumsum(known.times < cut)])
     stop = start + earlier[end] - earlier[start]  # times ascend within a sequence
-    asked = (stop > start) & (stop < end)
+    has_target = (stop > start) & (stop < end)
     places, offsets = ranges(start, stop)
     before = replace(known, offsets=offsets, events=known.events[places], times=known.times[places])
-    owner = known.sequence_accounts[asked]
+    owner = known.sequence_accounts[has_target]
     queries = Queries(
         account=owner,
         owner=owner,
-        start=start[asked],
-        stop=stop[asked],
-        target=known.events[stop[asked]],
-        target_event=stop[asked],
+        start=start[has_target],
+        stop=stop[has_target],
+        target=known.events[stop[has_target]],
+        target_event=stop[has_target],
         events=known.events,
         times=known.times,
     )

@@ -128,7 +128,7 @@ def tune(
     dataset, _ = data
     _start(plan, dataset, out)
     search = _Search(plan, data, out, device, side_by_side, TimeBudget(seconds))
-    finished = search.climb()
+    finished = search.run_rungs()
     tuned = Tuned(plan, dataset, search.rows(), finished)
     _write_csv(tuned, out / TRIALS)
     if finished and tuned.best["failure"]:
@@ -148,7 +148,7 @@ class _Search:
         self.proposals: list[dict[str, Any]] = []
         self.rung_of: dict[int, int] = {}
 
-    def climb(self) -> bool:
+    def run_rungs(self) -> bool:
         """Run all rungs; return whether the search finished within its time budget."""
         (_, epochs), *higher = self.plan.rungs
         say(f"rung 1 of {len(higher) + 1}: {self.plan.trials} trials, to epoch {epochs}")

@@ -1,1 +1,1 @@
-"""A trained run becomes a bundle: graph, weights, vocabularies, model card and checksums."""
+"""Export of a trained run as a bundle: ONNX graph, weights, vocabularies, model card and checksums."""

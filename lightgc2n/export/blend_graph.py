@@ -67,7 +67,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Items and the sources that say something of them."""
+    """Items, and their shares by each source."""
 
     items: Value  # [B, W]
     sources: Sequence[Source]
@@ -105,7 +105,7 @@ def _totals(tables: Tables, name: str, totals: Array) -> Value:
 
 
 def _evidence(graph: Graph, tables: Tables, model: LightGC2NPlus, history: Value) -> Iterator[Evidence]:
-    """What each group of sources names; the history comes last, since its length varies."""
+    """The evidence of each group of sources; the history is last, since its length varies."""
     longest = model.config.max_length
     newest = min(NEWEST, longest)
     # As many columns as the newest events take, however short the history is.
@@ -129,7 +129,7 @@ def _followers(tables: Tables, counted: PairCounts, recent: Events, newest: int,
     total = _totals(tables, f"{name}.leaving", array(counted.total)).gather(recent.items)
     shares = counts * there / (total + SHRINKAGE).unsqueeze(2)
     last = _one_row(shares.slice(-1, LAST, 1) * recent.there.slice(-1, LAST, 1).unsqueeze(2), pairs.most)
-    # The followers of the newest event stand last; those of all others count for nothing here.
+    # Only the followers of the newest event, the last columns, count here.
     nothing = [0, (newest - 1) * pairs.most, 0, 0]
     alone = tables.graph.add("Pad", last, nothing, 0.0)
     faded = _one_row(shares * _fading(recent, FOLLOWER_FADE, newest), newest * pairs.most)
@@ -142,12 +142,12 @@ def _neighbours(tables: Tables, counted: PairCounts, recent: Events, newest: int
     if tables.int8:
         shares = np.where(shares > 0, np.maximum(shares / np.maximum(top, SMALLEST_SUM)[:, None], _lowest(len(top))), 0)
     pairs = Pairs(array(counted.columns), shares, "neighbours", FEWEST_CODES)
-    items, found, there = pairs.after(tables.graph, tables.int8, recent.items)
-    found = found * there
+    items, near, there = pairs.after(tables.graph, tables.int8, recent.items)
+    near = near * there
     if tables.int8:
-        found = found * tables.numbers("neighbours.top", top).gather(recent.items).unsqueeze(2)
+        near = near * tables.numbers("neighbours.top", top).gather(recent.items).unsqueeze(2)
     width = newest * pairs.most
-    faded = _one_row(found * _fading(recent, NEIGHBOUR_FADE, newest), width)
+    faded = _one_row(near * _fading(recent, NEIGHBOUR_FADE, newest), width)
     return Evidence(_one_row(items, width), [Source(NEIGHBOURS, faded)])
 
 
@@ -169,7 +169,7 @@ def _one_row(pairs: Value, width: int) -> Value:
 
 
 def _trends(tables: Tables, trends: Trends, recent: Events) -> Evidence:
-    """What was frequent when the last snapshot was taken: nobody's history is newer."""
+    """The frequent items of the last snapshot; no history is newer."""
     rates = array(trends.rates[-1]).T
     shares = rates / np.maximum(rates.sum(axis=1, keepdims=True), SMALLEST_SUM)
     real = (rates > 0).any(axis=0) | (np.arange(rates.shape[1]) == 0)  # one at least
@@ -203,7 +203,7 @@ class Slots:
 
     @classmethod
     def of(cls, columns: Value, dense: Value) -> "Slots":
-        """The slots of the items in `columns`; `dense` only lends its shape, [B, M]."""
+        """The slots of the items in `columns`; only the shape of `dense` is used, [B, M]."""
         graph = columns.graph
         number = graph.add("Range", 0, columns.size(1).reshape(), 1).cast(FLOAT)
         empty = columns.cast(FLOAT) * 0.0
@@ -296,7 +296,7 @@ class Pairs:
     """The followers of all items in one array, without padding."""
 
     def __init__(self, columns: Any, counts: Any, name: str = "followers", fewest_codes: int | None = None) -> None:
-        """Of the given table.
+        """Store the rows of a table of pairs.
 
         Args:
             name: of the weights in the graph.
@@ -312,11 +312,11 @@ class Pairs:
         self.columns = columns[real].astype(np.int64) if real.any() else np.zeros(1, dtype=np.int64)
         self.counts = counts[real].astype(np.float32) if real.any() else np.zeros(1, dtype=np.float32)
 
-    def after(self, graph: Graph, int8: bool, asked: Value) -> tuple[Value, Value, Value]:
+    def after(self, graph: Graph, int8: bool, items: Value) -> tuple[Value, Value, Value]:
         """The followers of these items, how often each followed, and which of them are there, [..., C]."""
         first = self.first_in(graph)
-        place = first.gather(asked).unsqueeze(2) + graph.constant(np.arange(self.most, dtype=np.int32))
-        there = (place < first.gather(asked + 1).unsqueeze(2)).cast(FLOAT)
+        place = first.gather(items).unsqueeze(2) + graph.constant(np.arange(self.most, dtype=np.int32))
+        there = (place < first.gather(items + 1).unsqueeze(2)).cast(FLOAT)
         place = place.at_most(graph.constant(np.array(len(self.columns) - 1, dtype=np.int32)))
         return *(self.packed_in if int8 else self.floats_in)(graph, place), there
 

@@ -182,15 +182,14 @@ def write_followers(
     return [(columns.reshape(0, newest * pairs.most), bonus.reshape(0, newest * pairs.most))]
 
 
-def _one_over_leaving(tables: Tables, followers: Transitions, asked: Value, leaving: Value | None) -> Value:
+def _one_over_leaving(tables: Tables, followers: Transitions, items: Value, leaving: Value | None) -> Value:
     """What the counts of followers are multiplied with, [B, L]."""
     if leaving is not None:
-        return (leaving.gather(asked) + float(followers.shrinking.exp())).apply("Reciprocal")
+        return (leaving.gather(items) + float(followers.shrinking.exp())).apply("Reciprocal")
     # The root of one over a count is near enough to 1 for half precision, and squared here.
-    left = tables.numbers("followers.left", array((followers.leaving + followers.shrinking.exp()).rsqrt())).gather(
-        asked
-    )
-    return left * left
+    roots = tables.numbers("followers.left", array((followers.leaving + followers.shrinking.exp()).rsqrt()))
+    root = roots.gather(items)
+    return root * root
 
 
 def write_memory(

@@ -1,6 +1,6 @@
 """The histories of accounts, stored or given by the caller, as queries for a scorer.
 
-account            the stored history, asked at the end of the dataset, and the account's place in the training graph:
+account            the stored history at the end of the dataset, and the account's row in the training graph:
                    what `evaluate` measures
 account, history   the given history; the account's latent users are inferred from it, starting at its own embedding
 history            the given history; the latent users start at the mean of all accounts
@@ -59,7 +59,7 @@ class Histories:
         return int(times.argmax()) if times is not None and len(times) else None
 
     def of_accounts(self, accounts: Sequence[str]) -> Queries:
-        """One query for each account, with its stored history, asked at the time of the dataset's newest event."""
+        """One query for each account, with its stored history, at the time of the dataset's newest event."""
         if not self._stored:
             raise DataError(f"{self.dataset.name}: this bundle holds no histories. Give {HISTORY}.")
         for account in accounts:

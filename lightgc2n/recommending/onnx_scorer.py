@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
 
 class OnnxScorer:
-    """The graph of a bundle, and the numbers that stand beside it."""
+    """A scorer that runs the ONNX graph of a bundle."""
 
     def __init__(self, device: Device, server: Server, session: Any, vectors: ItemVectors) -> None:
         self.name, self.device, self.server = device.model, device, server

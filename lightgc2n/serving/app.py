@@ -123,7 +123,7 @@ def _sent_from(request: Request, folder: Path, name: str) -> Response:
         file = open_regular(folder, name)
     except DataError as problem:
         if isinstance(cause := problem.__context__, OSError) and cause.errno in OUT_OF_FILES:
-            raise cause from None  # the client is told to come back
+            raise cause from None  # the response is 503 with Retry-After
         raise _missing() from None
     facts, kind = os.fstat(file.fileno()), TYPES[Path(name).suffix]
     if (answer := _without_body(request, facts, kind)) is not None:
@@ -152,7 +152,7 @@ def _without_body(request: Request, facts: os.stat_result, kind: str) -> Respons
 
 
 def _headers(facts: os.stat_result) -> dict[str, str]:
-    """Return the headers with which a file is asked for again each time, and sent again only if it changed."""
+    """Return headers that make clients revalidate a file on every request, so that it is sent only if it changed."""
     return {"ETag": f'"{facts.st_mtime_ns:x}-{facts.st_size:x}"', "Cache-Control": "no-cache"}
 
 

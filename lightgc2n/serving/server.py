@@ -27,7 +27,7 @@ SETTLING_SECONDS = 0.2  # for the request of a connection that was just accepted
 
 
 class Server(uvicorn.Server):
-    """Serves until it is told to shut down.
+    """The web server of one worker; it runs until a shutdown is requested.
 
     Args:
         parent: the process id of the supervisor, if there is one.
@@ -62,7 +62,7 @@ class Server(uvicorn.Server):
             self._connections.listen(one)
 
     async def on_tick(self, counter: int) -> bool:
-        """Return whether to shut down: when told to, or when the parent has died."""
+        """Return whether to shut down: on request, or when the parent process has died."""
         if self._orphaned():
             self.should_exit = True
         if counter % 10 == 0:

@@ -91,7 +91,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def refuse_open_door(settings: ServiceSettings) -> None:
+def refuse_missing_key(settings: ServiceSettings) -> None:
     """Raise an error if the settings expose the service to others without an API key."""
     if settings.key_digests:
         return

@@ -88,8 +88,8 @@ def _leave_out_forgotten(content: dict[str, Any], out: Path) -> None:
 
 def _times(data: Dataset, folder: Path) -> Longs:
     if data.kind != "logs" or data.times is None:
-        found = "windows" if data.kind != "logs" else "a log without times"
-        raise DataError(f"{folder}: a store needs logs with times, found {found}.")
+        kind = "windows" if data.kind != "logs" else "a log without times"
+        raise DataError(f"{folder}: a store needs logs with times, found {kind}.")
     return data.times
 
 

@@ -114,9 +114,9 @@ def test_a_missing_id_names_row_and_column(missing: Any) -> None:
     frame.loc[5, "item_id"] = missing
     with pytest.raises(
         lg.DataError, match=r"^frame: row 5 \(counted from 0\): column item_id: expected an id"
-    ) as found:
+    ) as actual:
         lg.Dataset.from_frame(frame, **COLUMNS, progress=False)
-    assert "skip_bad=True" in str(found.value)
+    assert "skip_bad=True" in str(actual.value)
     assert len(lg.Dataset.from_frame(frame, **COLUMNS, skip_bad=True, progress=False)) == ACCOUNTS * EVENTS - 1
 
 

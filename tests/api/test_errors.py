@@ -197,11 +197,11 @@ def _timeless() -> lg.Dataset:
 @pytest.mark.parametrize("name", CASES)
 def test_python_speaks_of_arguments_and_the_command_of_options(name: str, tmp_path: Path) -> None:
     case = CASES[name]
-    with pytest.raises(lg.LightGC2NError) as found:
+    with pytest.raises(lg.LightGC2NError) as actual:
         case.call(tmp_path)
-    assert not OPTION.search(str(found.value)), str(found.value)
-    assert case.command_line in found.value.command_line
-    assert "\ue000" not in str(found.value)
+    assert not OPTION.search(str(actual.value)), str(actual.value)
+    assert case.command_line in actual.value.command_line
+    assert "\ue000" not in str(actual.value)
 
 
 # Errors of these are of commands that Python does not offer yet.

@@ -14,11 +14,11 @@ NAMES = [name for name in lg.__all__ if not name.startswith("__")]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_is_there_and_documented(name: str) -> None:
-    found = getattr(lg, name)
-    assert inspect.getdoc(found)
+    actual = getattr(lg, name)
+    assert inspect.getdoc(actual)
     assert name in dir(lg)
-    if inspect.isclass(found) and not issubclass(found, Exception):
-        for method, function in inspect.getmembers(found, inspect.isroutine):
+    if inspect.isclass(actual) and not issubclass(actual, Exception):
+        for method, function in inspect.getmembers(actual, inspect.isroutine):
             if not method.startswith("_") and function.__module__.startswith("lightgc2n."):
                 assert inspect.getdoc(function), f"{name}.{method}"
 

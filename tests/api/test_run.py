@@ -53,9 +53,9 @@ def test_lists_are_those_of_the_command(by_command: Path) -> None:
 
 def test_people_are_those_of_the_command(by_command: Path) -> None:
     told = command("people", "run", "--account", "user3", "-k", 5, cwd=by_command)
-    found = run().people("user3", k=5)
-    assert (found.account_id, found.count, list(found.chances)) == ("user3", told["count"], told["chances"])
-    assert_same_list(found.people[0].next, told["people"][0]["next"]["items"])
+    actual = run().people("user3", k=5)
+    assert (actual.account_id, actual.count, list(actual.chances)) == ("user3", told["count"], told["chances"])
+    assert_same_list(actual.people[0].next, told["people"][0]["next"]["items"])
 
 
 def test_the_test_is_that_of_the_command(by_command: Path) -> None:
@@ -85,12 +85,12 @@ def test_results_are_typed() -> None:
     assert list(frame) == ["rank", "item_id", "score"]
     assert frame["item_id"].tolist() == [item.item_id for item in listed]
     assert isinstance(listed.to_frame("polars"), pl.DataFrame)
-    found = run().people("user3", k=3)
-    assert isinstance(found, lg.AccountPeople)
-    assert isinstance(found.people[0].next, lg.Recommendations)
-    assert len(found.to_frame()) == len(found.events) == 9
-    assert found.people_frame()["events"].sum() == 9
-    assert set(found.lists_frame()["person"]) >= {person.name for person in found.people}
+    actual = run().people("user3", k=3)
+    assert isinstance(actual, lg.AccountPeople)
+    assert isinstance(actual.people[0].next, lg.Recommendations)
+    assert len(actual.to_frame()) == len(actual.events) == 9
+    assert actual.people_frame()["events"].sum() == 9
+    assert set(actual.lists_frame()["person"]) >= {person.name for person in actual.people}
 
 
 def test_frames_are_of_the_library_of_the_data() -> None:

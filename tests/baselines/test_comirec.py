@@ -55,23 +55,23 @@ def history(*logs: list[int]) -> Batch:
 @pytest.mark.parametrize("align", ["newest", "oldest"])
 def test_scores_are_those_of_the_best_interest(maps: str, align: str) -> None:
     made, logs = model(maps=maps, align=align), [[3, 1, 4, 1, 5], [9, 2]]
-    found = made.scores(made.encode(), history(*logs), ALL)
+    actual = made.scores(made.encode(), history(*logs), ALL)
     for row, log in enumerate(logs):
         every = 10 * interests_by_loops(made, log) @ made.items.T  # 10: the first sharpness
-        assert_close(found[row], every.amax(dim=0), rtol=1e-4, atol=1e-5)
+        assert_close(actual[row], every.amax(dim=0), rtol=1e-4, atol=1e-5)
 
 
 def test_the_ranking_merges_the_best_of_each_interest() -> None:
     """Top five of every interest, merged by score without doubles, as the authors serve."""
     made = model()
     logs = [[int(item) for item in torch.randint(ITEMS, (4,))] for _ in range(100)]
-    found = made.scores(made.encode(), history(*logs), ALL).topk(5).indices
+    actual = made.scores(made.encode(), history(*logs), ALL).topk(5).indices
     batch = history(*logs)
     interests = made.interests(batch.history, torch.arange(100), batch.length - 1)
     for row in range(100):
         best = (interests[row] @ made.items.T).topk(5)
         pairs = sorted(zip(best.values.flatten().tolist(), best.indices.flatten().tolist(), strict=True), reverse=True)
-        assert found[row].tolist() == list(dict.fromkeys(item for _, item in pairs))[:5]
+        assert actual[row].tolist() == list(dict.fromkeys(item for _, item in pairs))[:5]
 
 
 def test_the_loss_reads_the_interest_nearest_to_the_target() -> None:
@@ -84,18 +84,18 @@ def test_the_loss_reads_the_interest_nearest_to_the_target() -> None:
         interests = interests_by_loops(made, log)
         nearest = max(interests, key=lambda interest: float((interest @ made.items[target]).detach()))
         terms.append(cross_entropy(10 * nearest @ made.items.T, torch.tensor(target)))
-    found = made.losses(made.encode(), batch)["next_item"]
-    assert_close(found, torch.stack(terms).mean(), rtol=1e-4, atol=1e-5)
+    actual = made.losses(made.encode(), batch)["next_item"]
+    assert_close(actual, torch.stack(terms).mean(), rtol=1e-4, atol=1e-5)
     only_last = replace(batch, counts=torch.tensor([[False, False, False, True], [True, False, False, False]]))
-    found = made.losses(made.encode(), only_last)["next_item"]
-    assert_close(found, torch.stack(terms[3:]).mean(), rtol=1e-4, atol=1e-5)
+    actual = made.losses(made.encode(), only_last)["next_item"]
+    assert_close(actual, torch.stack(terms[3:]).mean(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_history_without_events_scores_all_alike() -> None:
     made = model()
-    found = made.scores(made.encode(), history([], [3, 1]), ALL)
-    assert_close(found[0], torch.zeros(ITEMS))
-    assert_close(found[1:], made.scores(made.encode(), history([3, 1]), ALL))
+    actual = made.scores(made.encode(), history([], [3, 1]), ALL)
+    assert_close(actual[0], torch.zeros(ITEMS))
+    assert_close(actual[1:], made.scores(made.encode(), history([3, 1]), ALL))
     assert_close(made.scores(made.encode(), history([], []), ALL), torch.zeros(2, ITEMS))
 
 
@@ -104,8 +104,8 @@ def test_a_history_without_events_scores_all_alike() -> None:
 )
 def test_parameter_count(settings: dict[str, object]) -> None:
     config = ComiRecConfig(**settings)
-    found = sum(parameter.numel() for parameter in ComiRec(config, torch.ones(17)).parameters())
-    assert found == parameter_count(config, accounts=9, items=17)
+    actual = sum(parameter.numel() for parameter in ComiRec(config, torch.ones(17)).parameters())
+    assert actual == parameter_count(config, accounts=9, items=17)
 
 
 def test_the_sampled_loss_is_saved_with_its_chances() -> None:

@@ -73,8 +73,8 @@ def spec_model(edge_weight: str) -> DAGCN:
     ],
 )
 def test_one_convolution_gives_the_numbers_of_the_spec(edge_weight: str, expected: list[list[float]]) -> None:
-    found = spec_model(edge_weight).encode()
-    assert_close(found.raw[1].detach()[[0, 1, 3, 2]], tensor(expected), rtol=0, atol=2e-6)
+    actual = spec_model(edge_weight).encode()
+    assert_close(actual.raw[1].detach()[[0, 1, 3, 2]], tensor(expected), rtol=0, atol=2e-6)
 
 
 def test_attention_rows_of_the_spec() -> None:
@@ -196,10 +196,10 @@ def test_what_dropout_leaves_is_scaled() -> None:
         (model.encode().raw[1], nodes.raw[1], 0.5),
         (torch.stack(model.domain_features(nodes, batch, account)), words, 0.25),
     )
-    for found, whole, share in pairs:
-        kept = found != 0
+    for actual, whole, share in pairs:
+        kept = actual != 0
         assert float(kept.float().mean()) == pytest.approx(share, abs=0.05)
-        assert_close(found[kept], whole[kept] / share)
+        assert_close(actual[kept], whole[kept] / share)
 
 
 def test_targets_that_stand_apart_are_asked_after_the_whole_log() -> None:

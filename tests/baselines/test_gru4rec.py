@@ -98,14 +98,14 @@ def test_without_a_history_the_bias_decides() -> None:
 def test_both_pipelines_agree_on_sequences_of_two(kind: str) -> None:
     """With one event there is no state to carry; seeds give both the same candidates."""
     pairs = training_of([[0, 3], [5, 2], [2, 0], [1, 1]], items=6)
-    found = {}
+    actual = {}
     for pipeline in ("padded", "parallel"):
         model = model_of(pairs, pipeline=pipeline, loss=kind, samples=3)
         torch.manual_seed(7)
         term = loss(model, pairs)
         term.backward()
-        found[pipeline] = term.detach(), {name: part.grad for name, part in model.named_parameters()}
-    assert_close(found["padded"], found["parallel"])
+        actual[pipeline] = term.detach(), {name: part.grad for name, part in model.named_parameters()}
+    assert_close(actual["padded"], actual["parallel"])
 
 
 @pytest.mark.parametrize("pipeline", ["padded", "parallel"])

@@ -24,20 +24,20 @@ def by_loops(votes: torch.Tensor, steps: int) -> torch.Tensor:
     for step in range(steps):
         used = votes if step == steps - 1 else votes.detach()
         shares = [torch.softmax(torch.stack(row), dim=0) for row in logits]
-        found = [squash(sum(shares[t][k] * used[t, k] for t in range(events))) for k in range(interests)]
-        logits = [[logits[t][k] + used[t, k] @ found[k] for k in range(interests)] for t in range(events)]
-    return torch.stack(found)
+        actual = [squash(sum(shares[t][k] * used[t, k] for t in range(events))) for k in range(interests)]
+        logits = [[logits[t][k] + used[t, k] @ actual[k] for k in range(interests)] for t in range(events)]
+    return torch.stack(actual)
 
 
 def test_histories_gradients_and_all_as_loops() -> None:
     torch.manual_seed(0)
     votes = torch.randn(7, 3, 2, requires_grad=True)
     owner = torch.tensor([0, 1, 0, 2, 0, 2, 1])  # in no order
-    found = route_interests(votes, owner, 3, steps=3)
+    actual = route_interests(votes, owner, 3, steps=3)
     expected = torch.stack([by_loops(votes[owner == history], 3) for history in range(3)])
-    assert_close(found, expected)
-    weights = torch.randn_like(found)
-    (one,) = torch.autograd.grad((found * weights).sum(), votes)
+    assert_close(actual, expected)
+    weights = torch.randn_like(actual)
+    (one,) = torch.autograd.grad((actual * weights).sum(), votes)
     (other,) = torch.autograd.grad((expected * weights).sum(), votes)
     assert_close(one, other)
 
@@ -53,5 +53,5 @@ def test_interests_are_shorter_than_one() -> None:
 
 
 def test_a_history_without_events_has_no_interest() -> None:
-    found = route_interests(torch.randn(1, 2, 3), torch.tensor([1]), 2, steps=3)
-    assert_close(found[0], torch.zeros(2, 3))
+    actual = route_interests(torch.randn(1, 2, 3), torch.tensor([1]), 2, steps=3)
+    assert_close(actual[0], torch.zeros(2, 3))

@@ -64,13 +64,13 @@ def test_propagation_by_hand() -> None:
     """Account 0 holds items 0 and 1, account 1 holds item 1: the edges weigh 1/√2, 1/2 and 1/√2."""
     model = model_of([[0, 1, 1], [1]], items=2, width=1, layers=1)
     item, account = tensor([[1.0], [10.0]]), tensor([[100.0], [1000.0]])
-    found = model.propagation(item, account)
+    actual = model.propagation(item, account)
     root = math.sqrt(2)
     next_items = tensor([[100 / root], [100 / 2 + 1000 / root]])
     next_accounts = tensor([[1 / root + 10 / 2], [10 / root]])
-    assert_close(found.items, (item + next_items) / 2)
-    assert_close(found.accounts, (account + next_accounts) / 2)
-    assert_close(found.contributions, tensor([[1.0], [10 / root]]) / 2)
+    assert_close(actual.items, (item + next_items) / 2)
+    assert_close(actual.accounts, (account + next_accounts) / 2)
+    assert_close(actual.contributions, tensor([[1.0], [10 / root]]) / 2)
 
 
 @settings(max_examples=30)
@@ -79,8 +79,8 @@ def test_layers_are_powers_of_the_dense_matrix(logs: list[list[int]], layers: in
     model = model_of(logs, layers=layers)
     matrix, node = dense(logs, ITEMS), torch.cat([model.account_embeddings, model.item_embeddings])
     mean = sum(torch.linalg.matrix_power(matrix, power) @ node for power in range(layers + 1)) / (layers + 1)
-    found = model.encode()
-    assert_close(torch.cat([found.accounts[:-1], found.items]), mean, rtol=1e-5, atol=1e-6)
+    actual = model.encode()
+    assert_close(torch.cat([actual.accounts[:-1], actual.items]), mean, rtol=1e-5, atol=1e-6)
 
 
 def test_the_matrix_is_symmetric_and_never_lengthens() -> None:
@@ -121,11 +121,11 @@ def test_folding_in_the_neighbours_gives_the_node(layers: int) -> None:
 def test_a_prefix_is_folded_in_like_a_history() -> None:
     model = model_of(LOGS_OF_FOUR, items=6)
     contributions, batch = model.encode().contributions, one_batch(LOGS_OF_FOUR, 6)
-    found = folded_prefixes(contributions, batch)
+    actual = folded_prefixes(contributions, batch)
     for row, log in enumerate(LOGS_OF_FOUR[:3]):  # the fourth has nothing to ask
         for place in range(len(log) - 1):
             alone = folded_history(contributions, batch_of((row, log[: place + 1])))[0]
-            assert_close(found[row, place], alone)
+            assert_close(actual[row, place], alone)
 
 
 @pytest.mark.parametrize("negatives", [1, 4])
@@ -148,9 +148,9 @@ def test_the_loss_is_that_of_a_slow_loop(negatives: int) -> None:
             squares += sum(row.square().sum() for row in rows)
             query += 1
     torch.manual_seed(7)
-    found = model.losses(encoded, batch)
-    assert_close(found["next_item"], expected / query)
-    assert_close(found["penalty"], 0.3 / 2 * squares / query)
+    actual = model.losses(encoded, batch)
+    assert_close(actual["next_item"], expected / query)
+    assert_close(actual["penalty"], 0.3 / 2 * squares / query)
 
 
 def test_equal_scores_cost_the_logarithm_of_two() -> None:
@@ -167,8 +167,8 @@ def test_what_each_feed_shows() -> None:
     accounts = torch.cat([encoded.accounts[:2], encoded.accounts[:4].mean(dim=0, keepdim=True)])  # a stranger: average
     assert_close(model.scores(encoded, batch, all_items(model)), (accounts @ encoded.items.T).detach())
     model = model_of(LOGS_OF_FOUR, 6, feed="sequence")
-    found = model.scores(model.encode(), batch, all_items(model))
-    assert_close(found, found[:1].expand(3, -1))
+    actual = model.scores(model.encode(), batch, all_items(model))
+    assert_close(actual, actual[:1].expand(3, -1))
     model = model_of(LOGS_OF_FOUR, 6)
     encoded, stranger = model.encode(), model.scores(model.encode(), batch, all_items(model))[2]
     assert_close(stranger, (folded_history(encoded.contributions, batch)[2] @ encoded.items.T).detach())

@@ -61,9 +61,9 @@ def states_by_loops(made: SASRec, log: list[int]) -> torch.Tensor:
 def test_states_are_those_of_the_loops() -> None:
     made, logs = model(heads=1), [[3, 1, 4, 1, 5], [9, 2]]
     batch = history(*logs)
-    found = made.states(batch.history, batch.known)
-    assert_close(found[batch.known], torch.cat([states_by_loops(made, log) for log in logs]), rtol=1e-4, atol=1e-5)
-    assert not found[~batch.known].any()
+    actual = made.states(batch.history, batch.known)
+    assert_close(actual[batch.known], torch.cat([states_by_loops(made, log) for log in logs]), rtol=1e-4, atol=1e-5)
+    assert not actual[~batch.known].any()
 
 
 def test_what_comes_later_changes_nothing() -> None:
@@ -107,8 +107,8 @@ def test_long_logs_train_in_windows_and_score_by_their_newest_events() -> None:
     expected = cross_entropy(states @ made.items.T, torch.tensor([1, 2, 3, 4]))
     assert_close(made.losses(made.encode(), batch)["next_item"], expected, rtol=1e-4, atol=1e-5)
     all_items = Domain("all", 0, 5)
-    found = made.scores(made.encode(), history(log), all_items)
-    assert_close(found[0], states_by_loops(made, [4, 3, 2])[-1] @ made.items.T, rtol=1e-4, atol=1e-5)
+    actual = made.scores(made.encode(), history(log), all_items)
+    assert_close(actual[0], states_by_loops(made, [4, 3, 2])[-1] @ made.items.T, rtol=1e-4, atol=1e-5)
 
 
 def test_a_history_without_events_scores_all_alike() -> None:
@@ -132,8 +132,8 @@ def test_first_weights() -> None:
 @pytest.mark.parametrize("settings", [{"width": 6, "heads": 3}, {"width": 16, "blocks": 3, "tied": True}])
 def test_parameter_count(settings: dict[str, object]) -> None:
     config = SASRecConfig(**settings)
-    found = sum(parameter.numel() for parameter in SASRec(config, 17).parameters())
-    assert found == parameter_count(config, accounts=9, items=17)
+    actual = sum(parameter.numel() for parameter in SASRec(config, 17).parameters())
+    assert actual == parameter_count(config, accounts=9, items=17)
 
 
 def test_heads_must_share_the_width() -> None:

@@ -307,7 +307,7 @@ def slow_block(block: AccountBlock, account: Tensor, events: Tensor) -> Tensor:
     """Event by event, head by head."""
     asking = normed(account, block.asking_norm)
     query, key, value = relu(block.query(asking)), relu(block.key(events)), relu(block.value(events))
-    size, found = len(query) // block.heads, []
+    size, actual = len(query) // block.heads, []
     for step in range(len(events)):
         heard = torch.zeros_like(account)
         for head in range(block.heads):
@@ -315,8 +315,8 @@ def slow_block(block: AccountBlock, account: Tensor, events: Tensor) -> Tensor:
             match = tensor([float(query[part] @ key[s, part]) / size**0.5 for s in range(step + 1)])
             heard[part] = match.softmax(dim=0) @ value[: step + 1, part]
         mixed = normed(asking + heard, block.mixed_norm)
-        found.append(mixed + block.outer(relu(block.inner(mixed))))
-    return torch.stack(found)
+        actual.append(mixed + block.outer(relu(block.inner(mixed))))
+    return torch.stack(actual)
 
 
 def slow_reader(reader: AccountReader, items: Tensor, account: Tensor) -> Tensor:
@@ -343,9 +343,9 @@ def test_the_reader_is_that_of_a_slow_loop_whatever_the_padding() -> None:
     reader = reader_of()
     items, account = torch.randn(3, 5, WHOLE), torch.randn(3, WHOLE)
     lengths = tensor([5, 1, 3])
-    found = reader(items, account, torch.arange(5) < lengths[:, None])
+    actual = reader(items, account, torch.arange(5) < lengths[:, None])
     for row, length in enumerate(lengths.tolist()):
-        assert_close(found[row], slow_reader(reader, items[row, :length], account[row]), rtol=1e-4, atol=1e-4)
+        assert_close(actual[row], slow_reader(reader, items[row, :length], account[row]), rtol=1e-4, atol=1e-4)
 
 
 def test_a_share_beyond_all_numbers_leaves_the_pooling_as_it_is() -> None:
@@ -358,18 +358,18 @@ def test_a_share_beyond_all_numbers_leaves_the_pooling_as_it_is() -> None:
         pooling.fit_norm.weight.zero_()
         pooling.fit_norm.bias.fill_(1.0)  # tanh(10) for everyone
     users = torch.randn(2, 3, 4, requires_grad=True)
-    found = pooling(users, torch.randn(2, 4))
+    actual = pooling(users, torch.randn(2, 4))
     assert pooling.log_shares(users, torch.randn(2, 4)).detach().max() > 150  # its square has no place among floats
-    assert_close(found, pooling.pooled_norm(users.mean(dim=1)))
-    found.sum().backward()
+    assert_close(actual, pooling.pooled_norm(users.mean(dim=1)))
+    actual.sum().backward()
     assert users.grad is not None
     assert users.grad.isfinite().all()
 
 
 @torch.no_grad()
 def test_a_domain_without_events_says_nothing() -> None:
-    found = reader_of()(torch.randn(1, 4, WHOLE), torch.randn(1, WHOLE), torch.zeros(1, 4, dtype=torch.bool))
-    assert not found.any()
+    actual = reader_of()(torch.randn(1, 4, WHOLE), torch.randn(1, WHOLE), torch.zeros(1, 4, dtype=torch.bool))
+    assert not actual.any()
 
 
 @torch.no_grad()
@@ -381,10 +381,10 @@ def test_dropout_hides_whole_events_and_words() -> None:
     ways = [
         mixed + block.outer(relu(block.inner(mixed))) for mixed in map(block.mixed_norm, (asking, asking + 2 * value))
     ]
-    found = [block(account, event) for _ in range(20)]
+    actual = [block(account, event) for _ in range(20)]
     for way in ways:
-        assert any(torch.allclose(one, way, atol=1e-6) for one in found)
-    assert all(any(torch.allclose(one, way, atol=1e-6) for way in ways) for one in found)
+        assert any(torch.allclose(one, way, atol=1e-6) for one in actual)
+    assert all(any(torch.allclose(one, way, atol=1e-6) for way in ways) for one in actual)
     reader = AccountReader(200, 2, 3, 1, 1, smoothing=0.5, drop=0.5)
     words = reader(torch.randn(1, 3, 400), torch.randn(1, 400), torch.ones(1, 3, dtype=torch.bool))
     assert 0.4 < float((words == 0).float().mean()) < 0.6

@@ -82,8 +82,8 @@ def test_what_else_prints(encoding: str, bundle: Path, monkeypatch: pytest.Monke
         (2, ("describe", f"/nowhere/{TITLE}")),
         (2, ("describe", "/nowhere/\udcff")),
     ):
-        found, out, err = printed(encoding, monkeypatch, *words)
-        assert (found, "Traceback" in err) == (code, False), (words, err)
+        actual, out, err = printed(encoding, monkeypatch, *words)
+        assert (actual, "Traceback" in err) == (code, False), (words, err)
         assert out or code
 
 

@@ -58,8 +58,8 @@ def test_compare_starts_again_with_force_after_forget(town: Path, tmp_path: Path
     refused(run(*words), "data differs")
     done = run(*words, "--force")
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "table" / "results.json").read_text())
-    assert found["dataset"]["checksum"] == load_dataset(town).checksum
+    actual = json.loads((tmp_path / "table" / "results.json").read_text())
+    assert actual["dataset"]["checksum"] == load_dataset(town).checksum
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "table"]
 
 

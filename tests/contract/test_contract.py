@@ -135,10 +135,10 @@ def test_an_unseen_account_is_scored_by_its_history(name: str) -> None:
     model, split = fitted_in(name, "tastes")
     known = split.test.select(np.arange(5))
     nameless = replace(known, account=np.full(5, UNSEEN, dtype=np.int32))
-    found = scores(model, make_batch(nameless), split)
-    assert torch.isfinite(found).all()
+    actual = scores(model, make_batch(nameless), split)
+    assert torch.isfinite(actual).all()
     if name in FLOORS and name != "account-markov":  # the only floor that looks at the account itself
-        assert_close(found, scores(model, make_batch(known), split), rtol=0, atol=0)
+        assert_close(actual, scores(model, make_batch(known), split), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", zoo.ZOO)
@@ -149,9 +149,9 @@ def test_an_item_without_training_events_can_stand_in_a_history(name: str) -> No
     row = int(np.flatnonzero(split.test.owner == 0)[0])
     query = split.test.select(np.array([row]))
     assert split.train.popularity[data.item_index["z"]] == 0
-    found = scores(fitted(name, split), make_batch(query), split)
-    assert torch.isfinite(found).all()
-    assert found.shape == (1, 3)
+    actual = scores(fitted(name, split), make_batch(query), split)
+    assert torch.isfinite(actual).all()
+    assert actual.shape == (1, 3)
 
 
 @pytest.mark.parametrize("name", FLOORS)

@@ -25,7 +25,7 @@ pytestmark = [
 def test_scores_and_ranks_agree(name: str, world: str) -> None:
     split = split_dataset(WORLDS[world], SplitConfig())
     catalogue = Domain("all", 0, split.train.items)
-    found = {}
+    actual = {}
     torch.manual_seed(0)
     built = zoo.build(name, split.train).eval()
     built.calibrate(lambda: query_batches(split.validation, 64))
@@ -35,9 +35,9 @@ def test_scores_and_ranks_agree(name: str, world: str) -> None:
         learned = split.train.popularity > 0
         ranks = target_ranks(name, model, split.test, catalogue, learned=learned, device=device)
         model.calibrate(lambda device=device: query_batches(split.validation, 64, device))
-        found[device] = scores, ranks, model.fitted()
+        actual[device] = scores, ranks, model.fitted()
     close = 1e-9 if zoo.ZOO[name].is_simple else 1e-4  # floors count in float64
-    assert_close(found["cuda"][0], found["cpu"][0], rtol=close, atol=close)
-    assert np.mean(found["cuda"][1] != found["cpu"][1]) < 0.05  # rounding may part what is all but equal
+    assert_close(actual["cuda"][0], actual["cpu"][0], rtol=close, atol=close)
+    assert np.mean(actual["cuda"][1] != actual["cpu"][1]) < 0.05  # rounding may part what is all but equal
     if zoo.ZOO[name].is_simple:  # elsewhere rounding may decide between choices that are all but equal
-        assert found["cuda"][2] == pytest.approx(found["cpu"][2])
+        assert actual["cuda"][2] == pytest.approx(actual["cpu"][2])

@@ -65,9 +65,9 @@ def gradients(model: Model, batch: TrainingBatch) -> dict[str, Tensor]:
     torch.manual_seed(0)
     terms = model.losses(model.encode(), batch)
     torch.stack(list(terms.values())).sum().backward()
-    found = {f"loss {name}": term.detach() for name, term in terms.items()}
+    actual = {f"loss {name}": term.detach() for name, term in terms.items()}
     given = {name: parameter.grad for name, parameter in model.named_parameters()}
-    return found | {name: gradient.clone() for name, gradient in given.items() if gradient is not None}
+    return actual | {name: gradient.clone() for name, gradient in given.items() if gradient is not None}
 
 
 def pretend(module: nn.Module, mode: FakeTensorMode) -> None:

@@ -197,8 +197,8 @@ def test_tables_and_pairs(text: str, tmp_path: Path) -> None:
         ("1,One\n", ":1: expected an"),
     ],
 )
-def test_what_is_no_title_file(text: str, found: str, tmp_path: Path) -> None:
+def test_what_is_no_title_file(text: str, actual: str, tmp_path: Path) -> None:
     path = tmp_path / "titles"
     path.write_text(text)
-    with pytest.raises(DataError, match=found):
+    with pytest.raises(DataError, match=actual):
         read_titles(path)

@@ -47,10 +47,10 @@ def test_rows_that_are_sorted_and_left_out_keep_their_device(tmp_path: Path) -> 
     options = ImportOptions(columns={"context": "device"}, drop_duplicates=True)
     import_log(tmp_path / "log.csv", tmp_path / "shop", options)
     dataset = load_dataset(tmp_path / "shop")
-    found = dict(zip(zip([dataset.accounts[one] for one in dataset.sequence_accounts.repeat(dataset.lengths)],
+    actual = dict(zip(zip([dataset.accounts[one] for one in dataset.sequence_accounts.repeat(dataset.lengths)],
                          [dataset.items[one] for one in dataset.events], strict=True), values(tmp_path / "shop"),
                      strict=True))  # fmt: skip
-    assert found == {("a", "1"): "tv", ("a", "2"): None, ("b", "1"): "phone", ("b", "3"): "tv", ("c", "2"): "tablet",
+    assert actual == {("a", "1"): "tv", ("a", "2"): None, ("b", "1"): "phone", ("b", "3"): "tv", ("c", "2"): "tablet",
                      ("c", "1"): "tv"}  # fmt: skip
 
 

@@ -193,12 +193,12 @@ def test_equal_times_keep_the_order_of_the_file_and_this_is_said(tmp_path: Path)
 
 def test_equal_times_in_a_random_order(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(TIED)
-    found = []
+    actual = []
     for number, seed in enumerate((1, 1, 2)):
         import_log(tmp_path / "log.csv", tmp_path / f"{number}", ImportOptions(ties="random", seed=seed))
-        found.append([event[1] for event in logs_of(tmp_path / f"{number}")["a"]])
-    assert found[0] == found[1] != found[2]
-    assert sorted(found[0][:4]) == ["0", "1", "2", "3"]  # the earlier time stays first
+        actual.append([event[1] for event in logs_of(tmp_path / f"{number}")["a"]])
+    assert actual[0] == actual[1] != actual[2]
+    assert sorted(actual[0][:4]) == ["0", "1", "2", "3"]  # the earlier time stays first
 
 
 def test_duplicate_rows_are_counted_and_dropped_when_asked(tmp_path: Path) -> None:
@@ -279,11 +279,11 @@ def test_a_large_log_has_one_checksum(tmp_path: Path) -> None:
     table = pl.DataFrame({name: random.integers(0, 3000, 150_000) for name in ("user", "item", "timestamp", "member")})
     table.write_csv(tmp_path / "log.csv")
     table.cast(pl.String).write_parquet(tmp_path / "log.parquet", row_group_size=10_000)
-    found = [
+    actual = [
         import_log(tmp_path / name, tmp_path / f"out{turn}", ImportOptions())["checksum"]
         for turn, name in enumerate(["log.csv", "log.csv", "log.parquet"])
     ]
-    assert len(set(found)) == 1
+    assert len(set(actual)) == 1
     dataset = load_dataset(tmp_path / "out0")
     rows: dict[str, list[tuple[int, str]]] = {}
     for user, item, time in table.select("user", "item", "timestamp").iter_rows():

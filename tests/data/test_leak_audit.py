@@ -53,8 +53,8 @@ def audited(dataset: Dataset, **config) -> Audit:
     return audit_split(dataset, split_dataset(dataset, SplitConfig(**config)))
 
 
-def counts(found: Audit, *names: str) -> list[int | None]:
-    return [found[name].count for name in names]
+def counts(actual: Audit, *names: str) -> list[int | None]:
+    return [actual[name].count for name in names]
 
 
 def rows(sequences: list[Sequence]) -> Rows:
@@ -77,17 +77,17 @@ def rows(sequences: list[Sequence]) -> Rows:
     ],
 )
 def test_windows_by_hand(test, copies, inside, tail, step, target, tmp_path):
-    found = windows(tmp_path / "data", [HOST, (0, [5, 6, 7])], [test])
-    assert counts(found, "copies", "inside", "tail", "step", "target") == [copies, inside, tail, step, target]
-    assert found.leaks == bool(tail)  # a lone step or item may be a habit
-    assert [found[name].role for name in ("copies", "inside", "tail", "step", "target")] == ["leak"] * 3 + [
+    actual = windows(tmp_path / "data", [HOST, (0, [5, 6, 7])], [test])
+    assert counts(actual, "copies", "inside", "tail", "step", "target") == [copies, inside, tail, step, target]
+    assert actual.leaks == bool(tail)  # a lone step or item may be a habit
+    assert [actual[name].role for name in ("copies", "inside", "tail", "step", "target")] == ["leak"] * 3 + [
         "evidence"
     ] * 2
 
 
 def test_a_run_over_two_training_windows_is_not_inside_one(tmp_path):
-    found = windows(tmp_path / "data", [HOST, (0, [5, 6, 7])], [(0, [3, 4, 5, 6])])
-    assert counts(found, "inside", "step", "target") == [0, 1, 1]  # 5 6 stands in the second window, 4 5 in none
+    actual = windows(tmp_path / "data", [HOST, (0, [5, 6, 7])], [(0, [3, 4, 5, 6])])
+    assert counts(actual, "inside", "step", "target") == [0, 1, 1]  # 5 6 stands in the second window, 4 5 in none
 
 
 def test_windows_kept_for_validation_count_as_training(tmp_path):
@@ -97,37 +97,37 @@ def test_windows_kept_for_validation_count_as_training(tmp_path):
 
 def test_sliding_windows_of_one_length_leak_though_none_is_inside_another(tmp_path):
     log = [0, 1, 2, 3, 4, 5, 6, 7]
-    found = windows(tmp_path / "data", [(0, log[0:6]), (0, log[2:8])], [(0, log[1:7])])
-    assert counts(found, "copies", "inside", "tail") == [0, 0, 1]  # 3 4 5 6 stands in the window behind it
-    assert found.verdict.startswith("Leaks: 100.0 % of the test windows end inside a training window")
+    actual = windows(tmp_path / "data", [(0, log[0:6]), (0, log[2:8])], [(0, log[1:7])])
+    assert counts(actual, "copies", "inside", "tail") == [0, 0, 1]  # 3 4 5 6 stands in the window behind it
+    assert actual.verdict.startswith("Leaks: 100.0 % of the test windows end inside a training window")
 
 
 def test_the_verdict_names_every_leak_once(tmp_path):
-    found = windows(tmp_path / "data", [HOST, (1, [5, 6, 7])], [HOST, (0, [1, 2, 3]), (1, [9, 8]), (1, [7, 9])])
-    assert found.verdict == (
+    actual = windows(tmp_path / "data", [HOST, (1, [5, 6, 7])], [HOST, (0, [1, 2, 3]), (1, [9, 8]), (1, [7, 9])])
+    assert actual.verdict == (
         "Leaks: 25.0 % of the test windows are copies of a training window of the same account, 50.0 % lie inside one "
         "and 50.0 % end inside one; scores on this split measure memory, not foresight."
     )
 
 
 def test_logs_repeat_by_habit_and_do_not_leak(tmp_path):
-    found = audited(written(tmp_path / "data", [(0, [0, 1, 2, 3, 0, 1, 2, 3, 9, 0, 1, 2, 3]), (1, [4, 5, 4, 5])]))
-    assert counts(found, "test_events", "validation_events", "copies", "inside") == [0, 0, 0, 0]
+    actual = audited(written(tmp_path / "data", [(0, [0, 1, 2, 3, 0, 1, 2, 3, 9, 0, 1, 2, 3]), (1, [4, 5, 4, 5])]))
+    assert counts(actual, "test_events", "validation_events", "copies", "inside") == [0, 0, 0, 0]
     # 0 1 2 3 stands in the first log before; of 4 5 4 5 training has only 4 5, so the step 4 5 is known and no more.
-    assert counts(found, "tail", "step", "target") == [1, 2, 2]
-    assert found["tail"].role == found["step"].role == found["target"].role == "habit"
-    assert not found.leaks
-    assert found.verdict == "No leak found: no test target or test log is in the training data."
+    assert counts(actual, "tail", "step", "target") == [1, 2, 2]
+    assert actual["tail"].role == actual["step"].role == actual["target"].role == "habit"
+    assert not actual.leaks
+    assert actual.verdict == "No leak found: no test target or test log is in the training data."
 
 
 @pytest.mark.parametrize("protocol", ["last", "cold-accounts"])
 def test_a_target_left_in_the_input_leaks(protocol, tmp_path):
     data = written(tmp_path / "data", [(account, [0, 1, 2, 3]) for account in range(10)])
     assert audited(data, protocol=protocol)["target_in_input"].count == 0
-    found = audited(data, protocol=protocol, target_in_input=True)
-    assert found["target_in_input"].share == 1.0
-    assert found.verdict.startswith("Leaks: 100.0 % of the test targets are in their own input;")
-    assert any("TARGET IN INPUT" in stamp for stamp in found.stamps)
+    actual = audited(data, protocol=protocol, target_in_input=True)
+    assert actual["target_in_input"].share == 1.0
+    assert actual.verdict.startswith("Leaks: 100.0 % of the test targets are in their own input;")
+    assert any("TARGET IN INPUT" in stamp for stamp in actual.stamps)
 
 
 def dishonest(split: Split, places: list[int]) -> Split:
@@ -152,9 +152,9 @@ def test_training_on_the_whole_log_leaks(tmp_path):
     data = written(tmp_path / "data", [(0, [0, 1, 2, 3])])
     split = split_dataset(data, SplitConfig())
     whole = replace(split.train, events=np.asarray(data.events), offsets=np.array([0, 4]))
-    found = audit_split(data, replace(split, train=whole))
-    assert counts(found, "copies", "inside") == [1, 1]
-    assert found.verdict.startswith("Leaks: 100.0 % of the test logs are copies of a training log")
+    actual = audit_split(data, replace(split, train=whole))
+    assert counts(actual, "copies", "inside") == [1, 1]
+    assert actual.verdict.startswith("Leaks: 100.0 % of the test logs are copies of a training log")
 
 
 def test_a_cold_account_seen_in_training_leaks(tmp_path):
@@ -164,34 +164,34 @@ def test_a_cold_account_seen_in_training_leaks(tmp_path):
     assert (honest["seen_accounts"].count, honest["unseen_accounts"].count, honest.leaks) == (0, 1, False)
     owners = split.train.sequence_accounts.copy()
     owners[0] = split.test.owner[0]
-    found = audit_split(data, replace(split, train=replace(split.train, sequence_accounts=owners)))
-    assert found["seen_accounts"].leaks
+    actual = audit_split(data, replace(split, train=replace(split.train, sequence_accounts=owners)))
+    assert actual["seen_accounts"].leaks
 
 
 def test_unseen_accounts_and_items_by_hand(tmp_path):
-    found = windows(tmp_path / "data", [(0, [0, 1]), (0, [1, 2])], [(0, [1, 9]), (1, [0, 1]), (1, [0, 2])])
-    assert (found["unseen_accounts"].count, found["unseen_accounts"].of) == (1, 2)  # accounts, not windows
-    assert (found["unseen_items"].count, found["unseen_items"].of) == (1, 3)  # the 9
+    actual = windows(tmp_path / "data", [(0, [0, 1]), (0, [1, 2])], [(0, [1, 9]), (1, [0, 1]), (1, [0, 2])])
+    assert (actual["unseen_accounts"].count, actual["unseen_accounts"].of) == (1, 2)  # accounts, not windows
+    assert (actual["unseen_items"].count, actual["unseen_items"].of) == (1, 3)  # the 9
 
 
 def test_an_account_whose_events_all_lie_behind_the_cut_is_unseen(tmp_path):
     times = np.array([1, 2, 3, 4, 5, 6, 10, 7, 8, 9])
     data = written(tmp_path / "data", [(0, [0, 1, 2, 3, 4, 5, 6]), (1, [7, 8, 9])], times=times)
-    found = audited(data, protocol="time", test_share=0.2)  # training ends before 7, the test begins at 9
-    assert (found["unseen_accounts"].count, found["unseen_accounts"].of) == (1, 2)
+    actual = audited(data, protocol="time", test_share=0.2)  # training ends before 7, the test begins at 9
+    assert (actual["unseen_accounts"].count, actual["unseen_accounts"].of) == (1, 2)
 
 
 def test_repeats_at_the_target_and_elsewhere_by_hand(tmp_path):
-    found = windows(tmp_path / "data", [(0, [1, 2, 2]), (0, [3, 3, 4, 3])], [(0, [5, 6, 6]), (1, [7, 7])])
+    actual = windows(tmp_path / "data", [(0, [1, 2, 2]), (0, [3, 3, 4, 3])], [(0, [5, 6, 6]), (1, [7, 7])])
     names = ("target_repeats_before", "other_repeats_before", "target_repeats_earlier", "other_repeats_earlier")
     # Targets: 2 2, 6 6 and 7 7, and the 3 behind a 4. Other places behind the first: 2, 3 (a repeat), 4, 6.
-    assert [(found[name].count, found[name].of) for name in names] == [(3, 4), (1, 4), (4, 4), (1, 4)]
-    assert any("75.0 % of the rows, against 25.0 %" in note for note in found.notes)
+    assert [(actual[name].count, actual[name].of) for name in names] == [(3, 4), (1, 4), (4, 4), (1, 4)]
+    assert any("75.0 % of the rows, against 25.0 %" in note for note in actual.notes)
 
 
 def test_repeats_of_logs_are_those_of_the_tested_logs(tmp_path):
-    found = audited(written(tmp_path / "data", [(0, [1, 1, 2, 2]), (1, [3]), (2, [4, 5])]))
-    assert [(found[name].count, found[name].of) for name in ("target_repeats_before", "other_repeats_before")] == [
+    actual = audited(written(tmp_path / "data", [(0, [1, 1, 2, 2]), (1, [3]), (2, [4, 5])]))
+    assert [(actual[name].count, actual[name].of) for name in ("target_repeats_before", "other_repeats_before")] == [
         (1, 2),  # 2 2, and 4 5; the log of one event is not tested
         (1, 2),  # 1 1, and the first 2
     ]
@@ -199,10 +199,10 @@ def test_repeats_of_logs_are_those_of_the_tested_logs(tmp_path):
 
 def test_training_targets_are_edges_by_hand(tmp_path):
     data = written(tmp_path / "data", [(0, [0, 1, 1, 2, 8, 1]), (1, [0, 1, 2, 8, 3])])
-    found = audited(data, targets="all")
+    actual = audited(data, targets="all")
     # Training has 0 1 1 2 and 0 1 2: of the targets 1 1 2 and 1 2, the last three are the only event of their edge.
-    assert [(found[name].count, found[name].of) for name in ("training_edges", "lone_edges")] == [(5, 5), (3, 5)]
-    assert (found["test_edges"].count, found["test_edges"].of) == (1, 2)  # the first account's 1, not the other's 3
+    assert [(actual[name].count, actual[name].of) for name in ("training_edges", "lone_edges")] == [(5, 5), (3, 5)]
+    assert (actual["test_edges"].count, actual["test_edges"].of) == (1, 2)  # the first account's 1, not the other's 3
     assert "training_edges" not in audited(data, targets="last").to_json()["findings"]
 
 
@@ -223,13 +223,13 @@ def test_time_order_by_hand(tmp_path):
 
 def test_protocol_last_may_learn_from_later_events_of_others(tmp_path):
     times = np.array([1, 2, 3, 10, 11, 12])
-    found = audited(written(tmp_path / "data", [(0, [0, 1, 2]), (1, [3, 4, 5])], times=times))
-    assert (found["late_training"].count, found["late_training"].of) == (
+    actual = audited(written(tmp_path / "data", [(0, [0, 1, 2]), (1, [3, 4, 5])], times=times))
+    assert (actual["late_training"].count, actual["late_training"].of) == (
         1,
         2,
     )  # the event at 10; validation begins at 2
-    assert found["late_training"].role == "fact"
-    assert not found.leaks
+    assert actual["late_training"].role == "fact"
+    assert not actual.leaks
 
 
 def test_no_times_no_time_order(tmp_path):
@@ -273,10 +273,10 @@ def pair(folder: Path, train: str, test: str) -> tuple[Path, Path]:
 
 def test_two_files_by_hand(tmp_path):
     pytest.importorskip("polars")
-    found = audit_files(*pair(tmp_path, "ann\ta\tb\tc\t\nbob\td\te\t\n", "ann\tb\tc\t\nbob\td\te\t\nann\td\te\t\n"))
-    assert counts(found, "copies", "inside", "tail") == [1, 2, 2]
-    assert counts(found, "target_in_input", "test_events") == [None, None]  # places cannot be told from two files
-    assert (found.kind, found["copies"].of) == ("windows", 3)
+    actual = audit_files(*pair(tmp_path, "ann\ta\tb\tc\t\nbob\td\te\t\n", "ann\tb\tc\t\nbob\td\te\t\nann\td\te\t\n"))
+    assert counts(actual, "copies", "inside", "tail") == [1, 2, 2]
+    assert counts(actual, "target_in_input", "test_events") == [None, None]  # places cannot be told from two files
+    assert (actual.kind, actual["copies"].of) == ("windows", 3)
 
 
 def test_two_files_agree_with_the_dataset_made_of_them(tmp_path):
@@ -293,9 +293,9 @@ def test_two_files_agree_with_the_dataset_made_of_them(tmp_path):
 
 def test_two_files_of_logs(tmp_path):
     pytest.importorskip("polars")
-    found = audit_files(*pair(tmp_path, "ann\ta b c\nbob\td\n", "ann\ta b c d\nbob\td\n"), "logs")
-    assert (found["inside"].count, found["inside"].of) == (0, 1)  # bob's one event has no input and is not asked
-    assert found.verdict == "No leak found: no test log is in the training data."
+    actual = audit_files(*pair(tmp_path, "ann\ta b c\nbob\td\n", "ann\ta b c d\nbob\td\n"), "logs")
+    assert (actual["inside"].count, actual["inside"].of) == (0, 1)  # bob's one event has no input and is not asked
+    assert actual.verdict == "No leak found: no test log is in the training data."
 
 
 def test_two_files_refused(tmp_path):
@@ -377,17 +377,17 @@ def test_the_real_data_leaks_as_published(tmp_path):
         audit_files(source / "train_data.txt", source / "test_data.txt"),
         audited(imported("hvideo-v-pair"), protocol="windows"),
     )
-    for found in both:
-        assert [found[name].percent for name in ("copies", "inside")] == ["41.3 %", "91.8 %"]
-    found = audited(imported("ssr-windows/Hvideo_V"), protocol="windows")
-    assert [found[f"{place}_repeats_before"].percent for place in ("target", "other")] == ["64.5 %", "5.6 %"]
-    found = audited(imported("hvideo-logs/E.tsv"), protocol="last")
-    assert (found.leaks, found["test_events"].of) == (False, 13_714)
+    for actual in both:
+        assert [actual[name].percent for name in ("copies", "inside")] == ["41.3 %", "91.8 %"]
+    actual = audited(imported("ssr-windows/Hvideo_V"), protocol="windows")
+    assert [actual[f"{place}_repeats_before"].percent for place in ("target", "other")] == ["64.5 %", "5.6 %"]
+    actual = audited(imported("hvideo-logs/E.tsv"), protocol="last")
+    assert (actual.leaks, actual["test_events"].of) == (False, 13_714)
 
 
 def test_targets_at_the_time_of_the_event_before_are_counted(tmp_path: Path) -> None:
     times = np.array([1, 2, 2, 1, 2, 3]) * 1_000_000
     dataset = written(tmp_path / "data", [(0, [0, 1, 2]), (1, [3, 4, 5])], times=times)
-    found = audit_split(dataset, split_dataset(dataset, SplitConfig()))
-    assert (found["tied_targets"].count, found["tied_targets"].of) == (1, 2)
-    assert not found.leaks
+    actual = audit_split(dataset, split_dataset(dataset, SplitConfig()))
+    assert (actual["tied_targets"].count, actual["tied_targets"].of) == (1, 2)
+    assert not actual.leaks

@@ -96,8 +96,8 @@ def test_nothing_leaks(protocol: str) -> None:
     for queries in (split.test, split.validation):
         assert trained.isdisjoint(queries.target_event.tolist())
         assert (queries.stop <= queries.target_event).all()
-    found = audit_split(data, split)
-    assert found["test_events"].count == found["target_in_input"].count == 0
+    actual = audit_split(data, split)
+    assert actual["test_events"].count == actual["target_in_input"].count == 0
 
 
 def test_what_cannot_be_asked_is_refused() -> None:

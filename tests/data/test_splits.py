@@ -138,8 +138,8 @@ def test_windows_that_stand_in_a_training_window_can_be_left_out() -> None:
     kept, less = (split_dataset(data, config(protocol="windows", copies=copies)) for copies in (True, False))
     assert len(kept.test) == 5
     places = zip(less.test.start, less.test.stop, strict=True)
-    found = [names(data, data.events[start : stop + 1]) for start, stop in places]
-    assert found == ["q s", "q r s", "y z w"]
+    actual = [names(data, data.events[start : stop + 1]) for start, stop in places]
+    assert actual == ["q s", "q r s", "y z w"]
     assert less.test.owner.tolist() == [0, 1, 0]
     assert training(data, less) == training(data, kept)
     assert less.notes[-1].startswith("2 of 5 test windows")
@@ -166,16 +166,16 @@ def test_shares_of_the_training_sequences_lie_in_one_another() -> None:
     before: set[tuple[str, str]] = set()
     for share, count in ((0.2, 4), (0.55, 11), (1.0, 20)):
         split = split_dataset(data, config(training_share=share))
-        found = training(data, split)
-        assert len(found) == len(set(found)) == count
-        assert before < set(found) <= set(training(data, whole))
+        actual = training(data, split)
+        assert len(actual) == len(set(actual)) == count
+        assert before < set(actual) <= set(training(data, whole))
         assert (data.events[split.train_events] == split.train.events).all()
         assert split.train.times is not None
         assert (np.asarray(data.times)[split.train_events] == split.train.times).all()
         assert asked(data, split.test) == asked(data, whole.test)
         known = {data.accounts[owner] for owner in split.test.owner[split.test.account != UNSEEN]}
-        assert known == {account for account, _ in found}
-        before = set(found)
+        assert known == {account for account, _ in actual}
+        before = set(actual)
 
 
 def test_a_share_keeps_the_targets_that_stand_apart() -> None:

@@ -36,20 +36,20 @@ def dataset(sequences: list[list[int]], domains: tuple[Domain, ...] = (Domain("a
 
 
 def test_sizes_and_lengths_by_hand():
-    found = column(dataset([[0, 1], [], [2], [0, 0, 1]], accounts=3, sequence_accounts=[0, 1, 2, 0]))
-    assert (found["accounts_with_events"], found["accounts_with_one_event"]) == (2, 1)  # account 0 has two sequences
-    assert (found["sequences"], found["events"]) == (3, 6)
-    assert (found["items_in_catalogue"], found["items_that_occur"]) == (6, 3)
-    assert found["length"] == {"mean": 2.0, "median": 2.0, "p90": pytest.approx(2.8), "max": 3}
-    assert found["density"] == 3 / (2 * 3)  # pairs: account 0 with a and b, account 2 with c
-    assert found["time"] is found["train_sequences"] is None
+    actual = column(dataset([[0, 1], [], [2], [0, 0, 1]], accounts=3, sequence_accounts=[0, 1, 2, 0]))
+    assert (actual["accounts_with_events"], actual["accounts_with_one_event"]) == (2, 1)  # account 0 has two sequences
+    assert (actual["sequences"], actual["events"]) == (3, 6)
+    assert (actual["items_in_catalogue"], actual["items_that_occur"]) == (6, 3)
+    assert actual["length"] == {"mean": 2.0, "median": 2.0, "p90": pytest.approx(2.8), "max": 3}
+    assert actual["density"] == 3 / (2 * 3)  # pairs: account 0 with a and b, account 2 with c
+    assert actual["time"] is actual["train_sequences"] is None
 
 
 def test_repeats_by_hand():
-    found = column(dataset([[0, 1, 0, 0], [2, 1, 2], [5]]))
-    assert found["repeat_rate"] == 3 / 8  # the second and third a, the second c
-    assert found["immediate_repeat_rate"] == 1 / 8  # a a; the c that ends one sequence does not meet the next
-    assert found["repeat_rate_at_last"] == 2 / 2  # the sequence of one event cannot repeat and does not count
+    actual = column(dataset([[0, 1, 0, 0], [2, 1, 2], [5]]))
+    assert actual["repeat_rate"] == 3 / 8  # the second and third a, the second c
+    assert actual["immediate_repeat_rate"] == 1 / 8  # a a; the c that ends one sequence does not meet the next
+    assert actual["repeat_rate_at_last"] == 2 / 2  # the sequence of one event cannot repeat and does not count
 
 
 def test_an_item_at_the_edge_of_two_sequences_is_no_repeat():
@@ -75,77 +75,77 @@ def test_repeats_from_the_end_as_a_slow_loop_finds_them(sequences):
 
 
 def test_popularity_by_hand():
-    found = column(dataset([[0] * 6 + [1] * 3 + [2]]))
+    actual = column(dataset([[0] * 6 + [1] * 3 + [2]]))
     # Gini of 1, 3, 6: the mean |x - y| over all nine ordered pairs, (2·2 + 2·5 + 2·3) / 9, by twice the mean, 20 / 3.
-    assert found["popularity_gini"] == pytest.approx((20 / 9) / (20 / 3))
-    assert found["top_1_percent_share"] == found["top_10_percent_share"] == 6 / 10  # one item at least
+    assert actual["popularity_gini"] == pytest.approx((20 / 9) / (20 / 3))
+    assert actual["top_1_percent_share"] == actual["top_10_percent_share"] == 6 / 10  # one item at least
     assert column(dataset([[0, 1, 2, 3, 4, 5]]))["popularity_gini"] == pytest.approx(0)
 
 
 def test_domain_switches_by_hand():
-    found = domain_switches(dataset([[0, 1, 3, 4, 5, 0], [3], [3, 2]], domains=(LETTERS, DIGITS)))
-    assert found["switch_rate"] == 3 / 6  # ab|123|a has two switches in five pairs, 1|c one in one
-    assert found["run_length"]["letters"] == {
+    actual = domain_switches(dataset([[0, 1, 3, 4, 5, 0], [3], [3, 2]], domains=(LETTERS, DIGITS)))
+    assert actual["switch_rate"] == 3 / 6  # ab|123|a has two switches in five pairs, 1|c one in one
+    assert actual["run_length"]["letters"] == {
         "runs": 3,
         "mean": 4 / 3,
         "median": 1.0,
         "p90": pytest.approx(1.8),
         "max": 2,
     }
-    assert found["run_length"]["digits"]["runs"] == 3
-    assert found["run_length"]["digits"]["max"] == 3
+    assert actual["run_length"]["digits"]["runs"] == 3
+    assert actual["run_length"]["digits"]["max"] == 3
 
 
 def test_times_by_hand():
     times = np.array([0, 0, HOUR, 2 * HOUR + 1, 5 * HOUR])
-    found = column(dataset([[0, 1, 2, 0], [1]], times=times))["time"]
-    assert (found["first"], found["last"]) == ("1970-01-01T00:00:00Z", "1970-01-01T05:00:00Z")
-    assert found["days"] == 5 / 24
-    assert found["median_gap_seconds"] == 3600  # of 0 s, one hour, and a hair more than one hour
-    assert found["equal_stamp_rate"] == 1 / 3
-    assert (found["sessions"], found["events_per_session"]) == (3, 5 / 3)  # an hour exactly does not end a session
+    actual = column(dataset([[0, 1, 2, 0], [1]], times=times))["time"]
+    assert (actual["first"], actual["last"]) == ("1970-01-01T00:00:00Z", "1970-01-01T05:00:00Z")
+    assert actual["days"] == 5 / 24
+    assert actual["median_gap_seconds"] == 3600  # of 0 s, one hour, and a hair more than one hour
+    assert actual["equal_stamp_rate"] == 1 / 3
+    assert (actual["sessions"], actual["events_per_session"]) == (3, 5 / 3)  # an hour exactly does not end a session
 
 
 def test_targets_apart_count_in_their_domain_and_in_all():
     data = dataset([[0, 3, 0], [4]], domains=(LETTERS, DIGITS), targets=np.array([[0, 5], [-1, 4]], dtype=np.int32))
-    found = statistics(data)
-    assert (found["domains"]["letters"]["events"], found["domains"]["digits"]["events"]) == (3, 4)
-    assert (found["all"]["events"], found["all"]["items_that_occur"]) == (7, 4)
-    assert (found["input"]["events"], found["input"]["items_that_occur"]) == (4, 3)
-    assert found["domains"]["letters"]["repeat_rate_at_last"] == 1  # a a, then the target a
-    assert found["all"]["repeat_rate"] == 3 / 7  # a twice more, and 2 as its own target
+    actual = statistics(data)
+    assert (actual["domains"]["letters"]["events"], actual["domains"]["digits"]["events"]) == (3, 4)
+    assert (actual["all"]["events"], actual["all"]["items_that_occur"]) == (7, 4)
+    assert (actual["input"]["events"], actual["input"]["items_that_occur"]) == (4, 3)
+    assert actual["domains"]["letters"]["repeat_rate_at_last"] == 1  # a a, then the target a
+    assert actual["all"]["repeat_rate"] == 3 / 7  # a twice more, and 2 as its own target
     # Which of two targets came first is not known, so what needs their order is left open.
-    assert found["all"]["immediate_repeat_rate"] is found["all"]["repeat_rate_at_last"] is None
-    assert "Separately stored targets" in found["counting"][0]
+    assert actual["all"]["immediate_repeat_rate"] is actual["all"]["repeat_rate_at_last"] is None
+    assert "Separately stored targets" in actual["counting"][0]
 
 
 def test_parts_and_windows_are_named():
     data = dataset([[0], [1, 2], [3]], parts=np.array([0, 0, 1], dtype=np.uint8), kind="windows")
-    found = statistics(data)
-    assert (found["all"]["train_sequences"], found["all"]["test_sequences"]) == (2, 1)
-    assert "once per window" in found["counting"][0]
-    assert found["notes"] == ["Made by hand."]
-    assert found["domains"]["all items"] == found["all"]
+    actual = statistics(data)
+    assert (actual["all"]["train_sequences"], actual["all"]["test_sequences"]) == (2, 1)
+    assert "once per window" in actual["counting"][0]
+    assert actual["notes"] == ["Made by hand."]
+    assert actual["domains"]["all items"] == actual["all"]
 
 
 def test_members_by_hand():
     data = dataset([[0, 1, 2, 3], [4, 5], [0]])
     members = Members(["ann", "bob", "cat"], np.array([0, 1, 1, 0, 2, 2, -1], dtype=np.int32))
-    found = statistics(data, members)["members"]
-    assert (found["members"], found["events_with_known_member"]) == (3, 6)
-    assert found["accounts_by_members"] == {"1": 1, "2": 1}  # nobody knows who uses the third account
-    assert found["switch_rate"] == 2 / 4
+    actual = statistics(data, members)["members"]
+    assert (actual["members"], actual["events_with_known_member"]) == (3, 6)
+    assert actual["accounts_by_members"] == {"1": 1, "2": 1}  # nobody knows who uses the third account
+    assert actual["switch_rate"] == 2 / 4
     # Two events each of two people: a neighbour is the other one with chance 2/3, over three pairs; cat has one pair.
-    assert found["switch_rate_in_random_order"] == pytest.approx((3 * 2 / 3) / 4)
-    assert found["switches_relative_to_random"] == pytest.approx(1)
+    assert actual["switch_rate_in_random_order"] == pytest.approx((3 * 2 / 3) / 4)
+    assert actual["switches_relative_to_random"] == pytest.approx(1)
 
 
 @pytest.mark.parametrize("sequences", [[], [[]]])
 def test_nothing_gives_no_numbers_and_no_warning(sequences):
-    found = statistics(dataset(sequences, domains=(LETTERS, DIGITS)), Members([], np.array([], dtype=np.int32)))
-    assert found["all"]["events"] == 0
-    assert found["all"]["repeat_rate"] is found["all"]["length"]["mean"] is found["all"]["popularity_gini"] is None
-    assert found["switches"]["switch_rate"] is found["members"]["switch_rate"] is None
+    actual = statistics(dataset(sequences, domains=(LETTERS, DIGITS)), Members([], np.array([], dtype=np.int32)))
+    assert actual["all"]["events"] == 0
+    assert actual["all"]["repeat_rate"] is actual["all"]["length"]["mean"] is actual["all"]["popularity_gini"] is None
+    assert actual["switches"]["switch_rate"] is actual["members"]["switch_rate"] is None
 
 
 @pytest.fixture

@@ -30,17 +30,17 @@ def test_numbers_by_hand() -> None:
 
     The targets p, q, r, s follow p q r, p q p, q q q and p p p.
     """
-    found = tiny(cutoffs=[2])
-    assert found.ranks["popularity"].tolist() == [1.5, 1.5, np.inf, np.inf]  # r and s never occur in training
+    actual = tiny(cutoffs=[2])
+    assert actual.ranks["popularity"].tolist() == [1.5, 1.5, np.inf, np.inf]  # r and s never occur in training
     # recency: a has r q p, so p is third; b has p q, so q is second
-    assert found.ranks["recency"].tolist() == [3, 2, np.inf, np.inf]
-    metrics = found.result["models"]["recency"]["metrics"]
+    assert actual.ranks["recency"].tolist() == [3, 2, np.inf, np.inf]
+    metrics = actual.result["models"]["recency"]["metrics"]
     assert metrics["all"]["RC@2"]["value"] == 1 / 4
     assert metrics["all"]["MRR@2"]["value"] == (1 / 2) / 4
     assert metrics["repeat"]["queries"] == 2
     assert metrics["repeat"]["MRR@2"]["value"] == (1 / 2) / 2
     assert metrics["new"]["RC@2"]["value"] == 0
-    assert found.result["counts"]["test_targets_unseen_in_training"] == 2
+    assert actual.result["counts"]["test_targets_unseen_in_training"] == 2
 
 
 def test_a_result_says_how_it_was_made() -> None:
@@ -67,17 +67,17 @@ def test_a_result_says_among_which_items_targets_are_ranked() -> None:
 
 
 def test_results_are_written_whole(tmp_path: Path) -> None:
-    found = tiny()
-    write_results(found, tmp_path)
-    assert json.loads((tmp_path / "results.json").read_text()) == found.result
+    actual = tiny()
+    write_results(actual, tmp_path)
+    assert json.loads((tmp_path / "results.json").read_text()) == actual.result
     rows = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
-    wanted = found.result["models"]["recency"]["metrics"]["new"]["NDCG@20"]
+    wanted = actual.result["models"]["recency"]["metrics"]["new"]["NDCG@20"]
     row = next(r for r in rows if (r["model"], r["subset"], r["metric"]) == ("recency", "new", "NDCG@20"))
     assert float(row["value"]) == wanted["value"]
     page = (tmp_path / "results.md").read_text()
     assert "| recency | **50.00** ▲ |" in page  # RC@5: two of four targets, as many as popularity, so both are best
     saved = np.load(tmp_path / "ranks" / "recency.npy", allow_pickle=False)
-    assert saved.tolist() == found.ranks["recency"].tolist()
+    assert saved.tolist() == actual.ranks["recency"].tolist()
 
 
 def test_floors_is_an_alias_of_simple() -> None:
@@ -120,12 +120,12 @@ TYPED_MARKOV_RECENCY = {"E": 13.0, "V": 12.9}
 def test_floors_on_real_logs(domain: str, real_data: Path, tmp_path: Path) -> None:
     import_log(real_data / "hvideo-logs" / f"{domain}.tsv", tmp_path / domain, ImportOptions())
     data = load_dataset(tmp_path / domain)
-    found = compare(data, split_dataset(data, SplitConfig()), [*KNOWN_FLOORS[domain], "markov-recency"]).result
+    actual = compare(data, split_dataset(data, SplitConfig()), [*KNOWN_FLOORS[domain], "markov-recency"]).result
     for model, numbers in KNOWN_FLOORS[domain].items():
-        metrics = found["models"][model]["metrics"]["all"]
+        metrics = actual["models"][model]["metrics"]["all"]
         got = [100 * metrics[name]["value"] for name in ("RC@5", "RC@20", "MRR@5", "MRR@20")]
         assert got == pytest.approx(numbers, abs=0.1)
-    fitted = 100 * found["models"]["markov-recency"]["metrics"]["all"]["MRR@20"]["value"]
+    fitted = 100 * actual["models"]["markov-recency"]["metrics"]["all"]["MRR@20"]["value"]
     assert fitted >= TYPED_MARKOV_RECENCY[domain]
 
 

@@ -188,11 +188,11 @@ def test_every_model_gets_its_own_file(data: Path, tmp_path: Path) -> None:
         tmp_path,
         "--json",
     ]
-    found = json.loads(run(*words).stdout)["models"]
-    assert (found["lightgc2n-wo-a"]["epochs"], found["lightgc2n-wo-c"]["epochs"]) == (1, 2)
-    assert found["lightgc2n-wo-a"]["settings"]["dropout"] == 0.3
-    assert found["lightgc2n-wo-c"]["settings"]["dropout"] == 0.1
-    assert found["markov"]["settings"]["reach"] == 2
+    actual = json.loads(run(*words).stdout)["models"]
+    assert (actual["lightgc2n-wo-a"]["epochs"], actual["lightgc2n-wo-c"]["epochs"]) == (1, 2)
+    assert actual["lightgc2n-wo-a"]["settings"]["dropout"] == 0.3
+    assert actual["lightgc2n-wo-c"]["settings"]["dropout"] == 0.1
+    assert actual["markov"]["settings"]["reach"] == 2
     beaten = json.loads(run(*words, "--set", "training.epochs=3", "--set", "markov.reach=4").stdout)["models"]
     assert (beaten["lightgc2n-wo-a"]["epochs"], beaten["lightgc2n-wo-c"]["epochs"]) == (3, 3)
     assert beaten["markov"]["settings"]["reach"] == 4
@@ -254,5 +254,5 @@ def test_plans_hold_what_differs_from_the_defaults(data: Path) -> None:
     dataset = load_dataset(data)
     split = split_dataset(dataset, SplitConfig())
     plan = RunPlan(data, "lightgc2n-wo-a", settings={"layers": 1}, training=TrainingConfig(epochs=1))
-    found = compare(dataset, split, ["markov", "lightgc2n-wo-a"], plans={"lightgc2n-wo-a": plan}).result["models"]
-    assert (found["lightgc2n-wo-a"]["settings"]["layers"], found["lightgc2n-wo-a"]["epochs"]) == (1, 1)
+    actual = compare(dataset, split, ["markov", "lightgc2n-wo-a"], plans={"lightgc2n-wo-a": plan}).result["models"]
+    assert (actual["lightgc2n-wo-a"]["settings"]["layers"], actual["lightgc2n-wo-a"]["epochs"]) == (1, 1)

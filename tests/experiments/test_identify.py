@@ -52,12 +52,12 @@ def world(town: Path) -> tuple[Dataset, Members]:
 
 
 @pytest.fixture(scope="module")
-def found(world: tuple[Dataset, Members]) -> Identified:
+def actual(world: tuple[Dataset, Members]) -> Identified:
     return identify(*world, FEW)
 
 
-def value(found: Identified, table: str, method: str, measure: str) -> float:
-    return float(found.result["tables"][table][method]["measures"][measure]["accounts"]["value"])
+def value(actual: Identified, table: str, method: str, measure: str) -> float:
+    return float(actual.result["tables"][table][method]["measures"][measure]["accounts"]["value"])
 
 
 def tiny(labels: str = "abacd") -> tuple[Dataset, Members]:
@@ -75,11 +75,11 @@ def test_no_floor_is_hidden_by_another_method() -> None:
     assert all(METHODS[name] is method for name, method in REFERENCE_METHODS.items())
 
 
-def test_every_method_is_asked_in_its_tables(found: Identified) -> None:
-    assert list(found.result["tables"]["given"]) == FEW[:3]  # DBSCAN finds its own count
-    assert list(found.result["tables"]["inferred"]) == FEW
-    assert value(found, "inferred", "one-person", "singles split") == 0
-    assert value(found, "given", "session-k-means", "ARI") > value(found, "given", "random-sessions", "ARI")
+def test_every_method_is_asked_in_its_tables(actual: Identified) -> None:
+    assert list(actual.result["tables"]["given"]) == FEW[:3]  # DBSCAN finds its own count
+    assert list(actual.result["tables"]["inferred"]) == FEW
+    assert value(actual, "inferred", "one-person", "singles split") == 0
+    assert value(actual, "given", "session-k-means", "ARI") > value(actual, "given", "random-sessions", "ARI")
 
 
 def test_whoever_knows_the_people_is_right_and_chance_is_not(
@@ -94,13 +94,13 @@ def test_whoever_knows_the_people_is_right_and_chance_is_not(
     assert row["chance"]["ARI"] < 0.5
 
 
-def test_chance_of_random_sessions_is_what_they_score(found: Identified) -> None:
-    row = found.result["tables"]["given"]["random-sessions"]
+def test_chance_of_random_sessions_is_what_they_score(actual: Identified) -> None:
+    row = actual.result["tables"]["given"]["random-sessions"]
     interval = row["measures"]["ARI"]["accounts"]
     assert interval["low"] < row["chance"]["ARI"] < interval["high"]
     shared = row["measures"]["shared ARI"]["accounts"]
     assert shared["low"] < row["chance"]["shared ARI"] < shared["high"]
-    alone = found.result["tables"]["given"]["one-person"]
+    alone = actual.result["tables"]["given"]["one-person"]
     assert alone["chance"]["ARI"] == pytest.approx(alone["measures"]["ARI"]["accounts"]["value"])
 
 
@@ -175,23 +175,23 @@ def test_who_is_told_of_validation_accounts_is_asked_about_others(
 
 def test_taught_methods_and_length_alone(world: tuple[Dataset, Members], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    found = identify(*world, ["length-alone", "contrast-taught"], IdentifyOptions(accounts="test"))
-    assert not found.result["tables"]["given"]
-    rows = found.result["tables"]["inferred"]
+    actual = identify(*world, ["length-alone", "contrast-taught"], IdentifyOptions(accounts="test"))
+    assert not actual.result["tables"]["given"]
+    rows = actual.result["tables"]["inferred"]
     assert list(rows) == ["length-alone", "contrast-taught"]
     assert all(0 < row["reliability"]["confidence"] < 1 for row in rows.values())
-    assert write_identified(found, tmp_path / "out") == ""
+    assert write_identified(actual, tmp_path / "out") == ""
     assert (tmp_path / "out" / "reliability.png").read_bytes().startswith(b"\x89PNG")
     assert "contrast-taught: mean confidence in its counts" in (tmp_path / "out" / "results.md").read_text()
 
 
 def test_without_matplotlib_there_is_a_line_and_no_picture(
-    found: Identified, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    actual: Identified, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lightgc2n.experiments.identify_tables.find_spec", lambda name: None)
     result = {"tables": {"inferred": {"any": {"reliability": {}}}}, "dataset": {"name": "any"}}
     assert "matplotlib is not installed" in write_reliability(result, tmp_path)
-    assert write_reliability(found.result, tmp_path) == ""  # nobody there says how sure they are
+    assert write_reliability(actual.result, tmp_path) == ""  # nobody there says how sure they are
     assert not list(tmp_path.iterdir())
 
 
@@ -247,14 +247,14 @@ def test_what_cannot_be_asked_is_refused() -> None:
         identify(windows, members, ["one-person"])
 
 
-def test_what_is_written(found: Identified, world: tuple[Dataset, Members], tmp_path: Path) -> None:
-    write_identified(found, tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "results.json").read_text()) == found.result
+def test_what_is_written(actual: Identified, world: tuple[Dataset, Members], tmp_path: Path) -> None:
+    write_identified(actual, tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == actual.result
     with (tmp_path / "out" / "accounts.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if (row["count"], row["method"]) == ("inferred", "session-k-means")]
     assert [row["account"] for row in rows] == list(world[0].accounts)
     mean = np.mean([float(row["ARI"]) for row in rows])
-    assert mean == pytest.approx(value(found, "inferred", "session-k-means", "ARI"), abs=1e-5)
+    assert mean == pytest.approx(value(actual, "inferred", "session-k-means", "ARI"), abs=1e-5)
     with (tmp_path / "out" / "results.csv").open() as file:
         cells = {(row["count"], row["method"], row["measure"], row["mean over"]): row for row in csv.DictReader(file)}
     cell = cells["inferred", "session-k-means", "ARI", "accounts"]
@@ -305,10 +305,10 @@ def test_affinity_by_a_loop(run: Path) -> None:
     _, model, _ = load_run(run)
     with torch.no_grad():
         items, bases = model.encode().items.numpy(), model.alignment.bases.numpy()  # type: ignore[union-attr, operator]
-    found = affinity(model)
+    actual = affinity(model)
     for item in (0, 17):
         strength = [float(items[item] @ base) ** 2 + 1e-4 * len(base) for base in bases]  # Eq. 15
-        assert found[item] == pytest.approx(np.array(strength) / sum(strength), rel=1e-4)
+        assert actual[item] == pytest.approx(np.array(strength) / sum(strength), rel=1e-4)
 
 
 def test_a_run_on_other_data_or_one_domain_is_refused(run: Path, town: Path, tmp_path: Path) -> None:

@@ -32,11 +32,11 @@ def test_recall_by_members_by_hand() -> None:
     """Account 4: member 0 hit 1 of 2, member 1 hit 0 of 1. Account 7: member 5 hit 3 of 3; one event is nobody's."""
     hits = np.array([True, False, False, True, True, True, False])
     account, member = np.array([4, 4, 4, 7, 7, 7, 7]), np.array([0, 0, 1, 5, 5, 5, -1])
-    found = measure_served(hits, account, member)
-    assert found.account.tolist() == [4, 7]
-    assert found.least.tolist() == [0.0, 1.0]
-    assert (found.smaller_hits.tolist(), found.smaller_targets.tolist()) == ([0, 0], [1, 0])
-    assert found.smaller == 0.0
+    actual = measure_served(hits, account, member)
+    assert actual.account.tolist() == [4, 7]
+    assert actual.least.tolist() == [0.0, 1.0]
+    assert (actual.smaller_hits.tolist(), actual.smaller_targets.tolist()) == ([0, 0], [1, 0])
+    assert actual.smaller == 0.0
 
 
 def world() -> tuple[Dataset, Split]:
@@ -82,9 +82,9 @@ def test_everybody_who_is_there_is_asked_for_by_how_likely_they_act() -> None:
     # of the day, the more.
     counts = [0.5 ** (ago / 240) * np.exp(np.cos(2 * np.pi * ago / 24)) for ago in (8, 7, 6, 2)]
     second = (counts[1] + counts[3]) / sum(counts)
-    found = true_people(dataset, rolling, member)(1)
-    assert [one.places.tolist() for one in found] == [[4, 6], [5, 7]]
-    assert [one.weight for one in found] == pytest.approx([1 - second, second])
+    actual = true_people(dataset, rolling, member)(1)
+    assert [one.places.tolist() for one in actual] == [[4, 6], [5, 7]]
+    assert [one.weight for one in actual] == pytest.approx([1 - second, second])
     # In a session that goes on it is who acted in it so far, whoever comes next.
     in_session = rolling_queries(dataset, split, "test", 3 * HOUR * 1_000_000)
     assert in_session.in_session.tolist() == [True, True]
@@ -105,10 +105,10 @@ def test_sessions_of_who_is_likely_acting(monkeypatch: pytest.MonkeyPatch) -> No
             return np.array([0.25, 0.75])
 
     monkeypatch.setattr("lightgc2n.experiments.rolling_queries.follow", lambda *_: Found())
-    found = likely_sessions(dataset, rolling, None)(1)  # type: ignore[arg-type]
-    assert [one.places.tolist() for one in found] == [[4, 5, 6, 7], [4, 5, 6]]
+    actual = likely_sessions(dataset, rolling, None)(1)  # type: ignore[arg-type]
+    assert [one.places.tolist() for one in actual] == [[4, 5, 6, 7], [4, 5, 6]]
     expected = [0.2 * 0.25 + 0.8 * 0.75, 0.75 * (0.9 * 0.25 + 0.1 * 0.75)]
-    assert [one.weight for one in found] == pytest.approx(expected)
+    assert [one.weight for one in actual] == pytest.approx(expected)
 
 
 def ranked(by_weight: np.ndarray, in_session: list[bool]) -> Ranked:

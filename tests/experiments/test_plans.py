@@ -197,11 +197,11 @@ def test_equal_questions_have_equal_checksums_whatever_is_learned_from(world: Pa
     text = 'data = "homes"\ndomain = "video"\nmodel = "recency"\n[[run]]\n'
     text += "".join(f'[[run]]\nname = "{name}"\n{said}\n' for name, said in (("half", same), ("cold", other)))
     assert run("train", "--plan", written(world, text), "--out", tmp_path / "out").returncode == 0
-    found = [
+    actual = [
         json.loads((tmp_path / "out" / f"homes-video-{name}-seed0" / "results.json").read_text())["questions"]
         for name in ("recency", "half", "cold")
     ]
-    assert found[0] == found[1] != found[2]
+    assert actual[0] == actual[1] != actual[2]
 
 
 def test_a_slice_ends_at_an_epoch_and_the_same_command_goes_on(world: Path, tmp_path: Path) -> None:
@@ -294,12 +294,12 @@ def test_options_of_a_plan_need_one(tmp_path: Path) -> None:
 def finished(folder: Path, name: str, ranks: list[float], ended_by: str, **said: Any) -> None:
     """A run folder that holds no more than a summary reads: two targets of account 0, one of each other account."""
     costs = {"parameters": 10, "epochs": 4, "training_seconds": 2.5, "validation": 0.25, "peak_memory_mb": 300.4}
-    found = {"stamps": [], "domains": ["all"], "ended_by": ended_by, **costs, **said}
+    actual = {"stamps": [], "domains": ["all"], "ended_by": ended_by, **costs, **said}
     (folder / name).mkdir()
     (folder / name / "run.json").write_text('{"made_by": "lightgc2n 0.1.0"}')
-    (folder / name / "results.json").write_text(json.dumps(found))
+    (folder / name / "results.json").write_text(json.dumps(actual))
     owner = np.maximum(np.arange(len(ranks)) - 1, 0)
-    domain = np.arange(len(ranks)) % len(found["domains"])
+    domain = np.arange(len(ranks)) % len(actual["domains"])
     np.savez(folder / name / "ranks.npz", rank=np.array(ranks, dtype=float), owner=owner, domain=domain)
 
 

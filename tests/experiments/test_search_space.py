@@ -73,8 +73,8 @@ def test_optuna_proposes_from_what_it_was_told() -> None:
     rates = [1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 8e-3, 1e-2]
     told = [({"training.learning_rate": rate, "training.batch_size": 64}, rate) for rate in rates]
     outside = [({"training.learning_rate": 0.5, "training.batch_size": 7}, 1.0)]  # defaults need not lie within
-    found = [propose("optuna", space, number, 0, told + outside) for number in range(8, 28)]
-    assert found[0] == propose("optuna", space, 8, 0, told + outside)
-    assert all(space[name].holds(value) for proposal in found for name, value in proposal.items())
+    actual = [propose("optuna", space, number, 0, told + outside) for number in range(8, 28)]
+    assert actual[0] == propose("optuna", space, 8, 0, told + outside)
+    assert all(space[name].holds(value) for proposal in actual for name, value in proposal.items())
     # What it was told says that larger is better, so most of what it proposes is large.
-    assert np.mean([proposal["training.learning_rate"] > 1e-3 for proposal in found]) > 0.7
+    assert np.mean([proposal["training.learning_rate"] > 1e-3 for proposal in actual]) > 0.7

@@ -99,9 +99,9 @@ def test_the_best_of_each_rung_go_on(whole: tuple[Path, Tuned]) -> None:
     for number in range(4):
         rows = [json.loads(row) for row in (folder / f"trial-{number:03}" / METRICS).read_text().splitlines()]
         values[number] = [row["validation"] for row in rows]
-    after_one = {number: found[0] for number, found in values.items()}
+    after_one = {number: actual[0] for number, actual in values.items()}
     winner = max(after_one, key=lambda number: (after_one[number], -number))
-    assert {number: len(found) for number, found in values.items()} == dict.fromkeys(range(4), 1) | {winner: 3}
+    assert {number: len(actual) for number, actual in values.items()} == dict.fromkeys(range(4), 1) | {winner: 3}
     assert (tuned.finished, tuned.best["trial"], tuned.best["validation"]) == (True, winner, max(values[winner]))
     assert tuned.best["ended_by"] == "budget"
     assert {row["ended_by"] for row in tuned.rows[1:]} == {"halving"}
@@ -249,9 +249,9 @@ def test_a_broken_child_is_named(data: Path, tmp_path: Path, whole: tuple[Path, 
         (folder / "run.json").write_text(json.dumps(described))
         trials.append(Trial(number, folder))
     opened = open_data(plan_of(whole[0] / "trial-000"))
-    with pytest.raises(LightGC2NError, match=r"trial \d ended with code 2: error: .*nowhere") as found:
+    with pytest.raises(LightGC2NError, match=r"trial \d ended with code 2: error: .*nowhere") as actual:
         train_trials(trials, 1, "cpu", 2, TimeBudget(), lambda trial: None, opened)
-    first = str(found.value).split("trial ")[1][0]  # whichever ends first; the other is ended before its last word
+    first = str(actual.value).split("trial ")[1][0]  # whichever ends first; the other is ended before its last word
     assert (tmp_path / f"trial-{first}" / LOG).read_text()
 
 
@@ -298,9 +298,9 @@ def test_the_best_settings_can_be_read_back(tmp_path: Path, whole: tuple[Path, T
     tuned = whole[1]
     write_tuned(tuned, tmp_path / "best.toml")
     tables = read_tables(tmp_path / "best.toml", None, known=["lightgc2n-wo-a", "training", "split"])
-    found = {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}
+    actual = {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}
     fixed = {"training.batch_size": 64, "lightgc2n-wo-a.embedding_width": 8, "lightgc2n-wo-a.capsule_width": 8}
-    assert found == tuned.best["settings"] | fixed
+    assert actual == tuned.best["settings"] | fixed
     page = (tmp_path / "best.toml").read_text()
     assert page.startswith(f"# {command_of(tuned.plan)}\n")
     assert f"chosen, trial {tuned.best['trial']}: {100 * tuned.best['validation']:.2f} %" in page

@@ -38,10 +38,10 @@ def pairs(edges: Edges) -> set[tuple[int, int]]:
 
 def test_the_edges_of_one_log_by_hand() -> None:
     """A0 A1 A0 in one domain and B0 (item 10) between them; the last event, A5, is asked and never shown."""
-    found = pairs(build_domain_graph(training_of([0, 10, 1, 0, 5]), "successor", released_loops=True))
+    actual = pairs(build_domain_graph(training_of([0, 10, 1, 0, 5]), "successor", released_loops=True))
     account = 20
     held = {(account, item) for item in (0, 1, 10)}
-    assert found == {*held, *((item, row) for row, item in held), (0, 1), (1, 0), (0, 0), (1, 1), (account, account)}
+    assert actual == {*held, *((item, row) for row, item in held), (0, 1), (1, 0), (0, 0), (1, 1), (account, account)}
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_the_edges_of_one_log_by_hand() -> None:
     [("successor", {(3, 4)}), ("predecessor", {(4, 3)}), ("both", {(3, 4), (4, 3)})],
 )
 def test_directions(direction: str, expected: set[tuple[int, int]]) -> None:
-    found = pairs(build_domain_graph(training_of([3, 4, 10]), direction))
-    assert {(row, column) for row, column in found if row < 20 and column < 20 and row != column} == expected
+    actual = pairs(build_domain_graph(training_of([3, 4, 10]), direction))
+    assert {(row, column) for row, column in actual if row < 20 and column < 20 and row != column} == expected
 
 
 def test_every_node_hears_itself_unless_the_release_is_wanted() -> None:
@@ -80,8 +80,8 @@ def test_steps_are_those_of_a_loop(rows: list[list[int]], apart: bool) -> None:
 def test_what_is_only_a_target_shapes_nothing() -> None:
     """7 and 17 are the last events of their logs, and stand nowhere else."""
     train = training_of([1, 11, 2, 7], [3, 12, 17], days=[[0, 1, 2, 9], [0, 1, 30]])
-    found = pairs(build_domain_graph(train, "both"))
-    assert {row for row, column in found if column in (7, 17)} == {7, 17}  # themselves alone
+    actual = pairs(build_domain_graph(train, "both"))
+    assert {row for row, column in actual if column in (7, 17)} == {7, 17}  # themselves alone
     changed = training_of([1, 11, 2, 8], [3, 12, 18], days=[[0, 1, 2, 80], [0, 1, 70]])
     first, second = build_intervals(train, 366), build_intervals(changed, 366)
     assert first is not None
@@ -93,10 +93,10 @@ def test_what_is_only_a_target_shapes_nothing() -> None:
 def test_waits_by_hand() -> None:
     """Item 1 is followed by 2 after 0 days, by 3 after half a day and by 2 after 500: buckets 0, 1 and the last."""
     train = training_of([1, 11, 2, 5], [1, 3, 5], [1, 12, 2, 5], days=[[4, 4, 4, 5], [0, 0.5, 9], [0, 7, 500, 501]])
-    found = build_intervals(train, 366)
-    assert found is not None
+    actual = build_intervals(train, 366)
+    assert actual is not None
     dense = np.zeros((20, 366))
-    dense[np.repeat(np.arange(20), np.diff(found.offsets)), found.columns] = found.weights
+    dense[np.repeat(np.arange(20), np.diff(actual.offsets)), actual.columns] = actual.weights
     assert dense[1, [0, 1, 365]].tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3])
     assert dense.sum(axis=1).tolist() == pytest.approx([float(item == 1) for item in range(20)])
 

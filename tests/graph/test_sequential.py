@@ -24,8 +24,8 @@ def entries(edges: Edges) -> dict[tuple[int, int], float]:
     return dict(zip(keys, edges.weights.tolist(), strict=True))
 
 
-def close(found: dict[tuple[int, int], float], expected: dict[tuple[int, int], float]) -> bool:
-    return found.keys() == expected.keys() and all(abs(found[key] - expected[key]) < 1e-6 for key in found)
+def close(actual: dict[tuple[int, int], float], expected: dict[tuple[int, int], float]) -> bool:
+    return actual.keys() == expected.keys() and all(abs(actual[key] - expected[key]) < 1e-6 for key in actual)
 
 
 def test_an_account_holds_each_of_its_training_items_once() -> None:

@@ -16,8 +16,8 @@ from lightgc2n.layers.crossentropy import block_rows, linear_cross_entropy
 def test_by_hand() -> None:
     # logits 0 and log 3 for the one query, whose target is the second class: its share is 3 / 4
     queries, classes = torch.tensor([[1.0]]), torch.tensor([[0.0], [torch.tensor(3.0).log()]])
-    found = linear_cross_entropy(queries, classes, torch.tensor([1]), torch.tensor([2.0]))
-    assert_close(found, 2 * torch.tensor(4 / 3).log())
+    actual = linear_cross_entropy(queries, classes, torch.tensor([1]), torch.tensor([2.0]))
+    assert_close(actual, 2 * torch.tensor(4 / 3).log())
 
 
 @settings(max_examples=25)
@@ -45,9 +45,9 @@ def test_losses_and_gradients_are_those_of_the_table(
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(DEVICES, "cpu", replace(CPU, logit_bytes=block))  # blocks of three rows and of more
         said = (columns, added) if more else None
-        found = 3 * linear_cross_entropy(given_[0], given_[1], target, weights, bias, said)
-    assert_close(found, wanted)
-    for one, other in zip(torch.autograd.grad(found, given_), expected, strict=True):
+        actual = 3 * linear_cross_entropy(given_[0], given_[1], target, weights, bias, said)
+    assert_close(actual, wanted)
+    for one, other in zip(torch.autograd.grad(actual, given_), expected, strict=True):
         assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 

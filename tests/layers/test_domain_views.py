@@ -71,19 +71,19 @@ def test_newest_views_are_those_of_logs_that_were_short_from_the_start(logs: lis
     for log in logs:
         newest = [[p for p, item in enumerate(log) if d.start <= item < d.stop][-2:] for d in DOMAINS]
         short.append([log[place] for place in sorted(newest[0] + newest[1])])
-    for found, expected in zip(
+    for actual, expected in zip(
         newest_views(batch_of(*logs), DOMAINS, 2), (view_of(batch_of(*short), d) for d in DOMAINS), strict=True
     ):
         for row in range(len(logs)):
-            a, b = found.known[row], expected.known[row]
-            assert found.items[row, a].tolist() == expected.items[row, b].tolist()
-            assert found.others[row, a].tolist() == expected.others[row, b].tolist()
+            a, b = actual.known[row], expected.known[row]
+            assert actual.items[row, a].tolist() == expected.items[row, b].tolist()
+            assert actual.others[row, a].tolist() == expected.others[row, b].tolist()
 
 
 def test_targets_of_every_domain_by_hand() -> None:
-    found = targets_after(training_of([1, 11, 12, 2], [15, 16]), DOMAINS)
-    assert found[0].tolist() == [[2, 11], [2, 12], [2, -1]]
-    assert found[1, 0].tolist() == [-1, 16]
+    actual = targets_after(training_of([1, 11, 12, 2], [15, 16]), DOMAINS)
+    assert actual[0].tolist() == [[2, 11], [2, 12], [2, -1]]
+    assert actual[1, 0].tolist() == [-1, 16]
 
 
 def test_given_targets_stand_behind_the_whole_log() -> None:

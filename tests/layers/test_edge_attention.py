@@ -36,9 +36,9 @@ def slow_likeness(table: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 def test_likeness_by_hand() -> None:
     """Node 0 points right, node 1 up, node 2 left, however long they are: cosines 1, 0 and -1."""
     table = tensor([[2.0, 0.0], [0.0, 5.0], [-1.0, 0.0]])
-    found = edge_softmax(table, EdgeList(edges_of({(0, 0), (0, 1), (0, 2), (1, 2)}, nodes=3)))
+    actual = edge_softmax(table, EdgeList(edges_of({(0, 0), (0, 1), (0, 2), (1, 2)}, nodes=3)))
     total = math.e + 1 + 1 / math.e
-    assert_close(found, tensor([math.e / total, 1 / total, 1 / math.e / total, 1.0]))
+    assert_close(actual, tensor([math.e / total, 1 / total, 1 / math.e / total, 1.0]))
 
 
 @settings(max_examples=40)

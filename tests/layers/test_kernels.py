@@ -33,17 +33,17 @@ sizes = pytest.mark.parametrize(("people", "width"), [(3, 5), (1, 16), (5, 8), (
 def agree(plain: Callable[..., Tensor], fast: Callable[..., Tensor], *inputs: Tensor) -> None:
     """Both give the same, and the same gradients for all inputs."""
     generator = torch.Generator().manual_seed(1)
-    found = []
+    actual = []
     for function, device in ((plain, "cpu"), (fast, DEVICE)):
         leaves = [tensor.detach().to(device).requires_grad_() for tensor in inputs]
         result = function(*leaves)
         told = torch.randn(result.shape, generator=generator.manual_seed(1)).to(device)
         gradients = torch.autograd.grad(result, leaves, told, allow_unused=True)
         empty = [torch.zeros_like(leaf) for leaf in leaves]
-        found.append(
+        actual.append(
             [result, *(given if given is not None else zero for given, zero in zip(gradients, empty, strict=True))]
         )
-    for one, other in zip(*found, strict=True):
+    for one, other in zip(*actual, strict=True):
         assert_close(other.cpu(), one, rtol=1e-4, atol=1e-4)
 
 
@@ -102,8 +102,8 @@ def test_sums_of_long_rows() -> None:
     table = normal(14, 5)
     expected = graph(table)
     graph, table = graph.to(DEVICE), table.to(DEVICE)
-    found = segment_sum(table, graph.columns, graph.weights, graph.pieces, graph.row_pieces)
-    assert_close(found.cpu(), expected, rtol=1e-5, atol=1e-5)
+    actual = segment_sum(table, graph.columns, graph.weights, graph.pieces, graph.row_pieces)
+    assert_close(actual.cpu(), expected, rtol=1e-5, atol=1e-5)
 
 
 @sizes

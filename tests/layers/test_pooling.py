@@ -22,8 +22,8 @@ TABLE = tensor([[9.0], [1.0], [-4.0]])
 
 
 def test_first_occurrences_by_hand() -> None:
-    found = first_occurrences(tensor([[2, 2, 0, 2, 0], [1, 0, 0, 1, 2]]))
-    assert found.int().tolist() == [[1, 0, 1, 0, 0], [1, 1, 0, 0, 1]]
+    actual = first_occurrences(tensor([[2, 2, 0, 2, 0], [1, 0, 0, 1, 2]]))
+    assert actual.int().tolist() == [[1, 0, 1, 0, 0], [1, 1, 0, 0, 1]]
 
 
 @given(st.lists(st.lists(st.integers(0, 4), min_size=6, max_size=6), min_size=1, max_size=4))

@@ -75,21 +75,21 @@ def test_drawn_scores_are_products_with_classes() -> None:
     own, others, is_target = drawn_scores(queries, classes, target, negatives=4)
     table = queries @ classes.T
     assert_close(own, table[torch.arange(37), target])
-    found = (others[:, :, None] - table[:, None, :]).abs().argmin(dim=2)  # which class each score belongs to
-    assert_close(others, table.gather(1, found))
-    assert torch.equal(is_target, found == target[:, None])
-    assert torch.equal(found[:16], found[:1].expand(16, -1))  # shared by sixteen neighbours
-    assert not torch.equal(found[15], found[16])
+    actual = (others[:, :, None] - table[:, None, :]).abs().argmin(dim=2)  # which class each score belongs to
+    assert_close(others, table.gather(1, actual))
+    assert torch.equal(is_target, actual == target[:, None])
+    assert torch.equal(actual[:16], actual[:1].expand(16, -1))  # shared by sixteen neighbours
+    assert not torch.equal(actual[15], actual[16])
 
 
 def test_a_negative_that_is_the_target_does_not_count_in_the_sampled_softmax() -> None:
     # Two classes: the only negative is the target (nothing to tell apart: 0) or the other one (log 2).
     queries, classes = torch.zeros(1, 2), torch.zeros(2, 2)
-    found = set()
+    actual = set()
     for seed in range(20):
         torch.manual_seed(seed)
-        found.add(round(float(mean_sampled_softmax(queries, classes, torch.tensor([0]), 5)), 4))
-    assert found == {0.0, round(math.log(2), 4)}
+        actual.add(round(float(mean_sampled_softmax(queries, classes, torch.tensor([0]), 5)), 4))
+    assert actual == {0.0, round(math.log(2), 4)}
 
 
 def test_negatives_are_never_more_than_the_other_classes() -> None:
@@ -102,20 +102,20 @@ def test_drawn_softmax_by_hand() -> None:
     """Two classes, one negative: with the target drawn nothing is left to lose, else the odds are corrected."""
     loss = DrawnSoftmax(torch.tensor([0.25, 0.75]), negatives=1)
     queries, classes = torch.tensor([[1.0]]), torch.tensor([[0.0], [math.log(2.0)]])
-    found = set()
+    actual = set()
     for seed in range(40):
         torch.manual_seed(seed)
-        found.add(round(float(loss(queries, classes, torch.tensor([0]))), 4))
+        actual.add(round(float(loss(queries, classes, torch.tensor([0]))), 4))
     # e^0 = 1 against e^log 2 / 0.75 = 8/3
-    assert found == {0.0, round(math.log(1 + 8 / 3), 4)}
+    assert actual == {0.0, round(math.log(1 + 8 / 3), 4)}
 
 
 def test_drawn_softmax_comes_near_the_full_one() -> None:
     torch.manual_seed(0)
     queries, classes, target = torch.randn(50, 4), torch.randn(30, 4), torch.randint(30, (50,))
     chance = torch.rand(30) + 0.1
-    found = DrawnSoftmax(chance / chance.sum(), negatives=20_000)(queries, classes, target)
-    assert_close(found, mean_softmax(queries, classes, target), rtol=0.02, atol=0)
+    actual = DrawnSoftmax(chance / chance.sum(), negatives=20_000)(queries, classes, target)
+    assert_close(actual, mean_softmax(queries, classes, target), rtol=0.02, atol=0)
 
 
 def test_mean_softmax() -> None:

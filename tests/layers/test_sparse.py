@@ -59,10 +59,10 @@ def listed(edges: Edges) -> tuple[Tensor, Tensor, Tensor]:
 def with_gradients(function: Callable[..., Tensor], *inputs: Tensor) -> list[Tensor]:
     """The value, and the gradient of a fixed mixture of it by each input."""
     leaves = [value.clone().requires_grad_() for value in inputs]
-    found = function(*leaves)
-    mixture = torch.linspace(-1, 1, found.numel()).view_as(found)
-    whole = (found * mixture).sum() + sum(0 * leaf.sum() for leaf in leaves)  # so that each has a gradient, if only 0
-    return [found.detach(), *torch.autograd.grad(whole, leaves)]
+    actual = function(*leaves)
+    mixture = torch.linspace(-1, 1, actual.numel()).view_as(actual)
+    whole = (actual * mixture).sum() + sum(0 * leaf.sum() for leaf in leaves)  # so that each has a gradient, if only 0
+    return [actual.detach(), *torch.autograd.grad(whole, leaves)]
 
 
 def assert_same(fast: list[Tensor], slow: list[Tensor]) -> None:
@@ -87,8 +87,8 @@ def test_weighted_sums_are_those_of_the_plain_layer(logs: list[list[int]], seed:
 
 def test_rows_of_a_table_and_their_gradient_by_hand() -> None:
     table = tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], requires_grad=True)
-    found = rows_of(table, tensor([[2, 0], [2, 2]]))
-    assert found.tolist() == [[[5.0, 6.0], [1.0, 2.0]], [[5.0, 6.0], [5.0, 6.0]]]
-    found.sum().backward()
+    actual = rows_of(table, tensor([[2, 0], [2, 2]]))
+    assert actual.tolist() == [[[5.0, 6.0], [1.0, 2.0]], [[5.0, 6.0], [5.0, 6.0]]]
+    actual.sum().backward()
     assert table.grad is not None
     assert table.grad.tolist() == [[1.0, 1.0], [0.0, 0.0], [3.0, 3.0]]

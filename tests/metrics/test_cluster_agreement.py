@@ -24,12 +24,12 @@ GROUPINGS = st.integers(1, 25).flatmap(
 )
 
 
-def measured(found: str, true: str, people: list[int] | None = None) -> dict[str, float]:
+def measured(actual: str, true: str, people: list[int] | None = None) -> dict[str, float]:
     """One account, a letter an event; `?` where the true person is unknown."""
     member = np.array([-1 if letter == "?" else ord(letter) for letter in true])
     account = np.zeros(len(member), dtype=np.int64)
     counts = None if people is None else np.array(people)
-    columns = measure_people(np.array([ord(letter) for letter in found]), member, account, counts).columns
+    columns = measure_people(np.array([ord(letter) for letter in actual]), member, account, counts).columns
     return {name: float(column[0]) for name, column in columns.items()}
 
 
@@ -48,15 +48,15 @@ def test_mutual_information_by_hand() -> None:
     # Overlaps of the same groupings: 3, 1 and 2 of 6 events.
     information = 3 / 6 * math.log(3 / 6 / (3 / 6 * 4 / 6)) + 1 / 6 * math.log(1 / 6 / (3 / 6 * 4 / 6))
     information += 2 / 6 * math.log(2 / 6 / (3 / 6 * 2 / 6))
-    found, true = math.log(2), -(4 / 6 * math.log(4 / 6) + 2 / 6 * math.log(2 / 6))
-    assert measured("xxxyyy", "aaaabb")["NMI"] == pytest.approx(information / ((found + true) / 2))
+    actual, true = math.log(2), -(4 / 6 * math.log(4 / 6) + 2 / 6 * math.log(2 / 6))
+    assert measured("xxxyyy", "aaaabb")["NMI"] == pytest.approx(information / ((actual + true) / 2))
 
 
 def test_the_match_is_one_to_one() -> None:
     # x holds 3 of a and 2 of b, y holds 2 of a: x to b and y to a agrees on 4, x to a on 3 and leaves y to nobody.
-    found = measured("xxxxxyy", "aaabbaa")
-    assert found["accuracy"] == pytest.approx(4 / 7)
-    assert found["least served"] == pytest.approx(2 / 5)  # a: 2 of 5; b: 2 of 2
+    actual = measured("xxxxxyy", "aaabbaa")
+    assert actual["accuracy"] == pytest.approx(4 / 7)
+    assert actual["least served"] == pytest.approx(2 / 5)  # a: 2 of 5; b: 2 of 2
 
 
 def test_counts_and_single_accounts_by_hand() -> None:
@@ -73,8 +73,8 @@ def test_counts_and_single_accounts_by_hand() -> None:
 
 
 def test_a_guest_may_be_left_out_of_the_count() -> None:
-    found = measured("xxxx", "aaag", people=[1])
-    assert (found["count error"], found["singles split"], found["accuracy"]) == (0, 0, 0.75)
+    actual = measured("xxxx", "aaag", people=[1])
+    assert (actual["count error"], actual["singles split"], actual["accuracy"]) == (0, 0, 0.75)
 
 
 def test_events_of_unknown_people_count_for_nothing() -> None:
@@ -83,8 +83,8 @@ def test_events_of_unknown_people_count_for_nothing() -> None:
 
 def test_accounts_do_not_mix() -> None:
     """The same names in two accounts are different people, and accounts may stand in any order."""
-    found, true = np.array([0, 1, 0, 0]), np.array([5, 6, 5, 6])
-    columns = measure_people(found, true, np.array([9, 9, 3, 3]))
+    actual, true = np.array([0, 1, 0, 0]), np.array([5, 6, 5, 6])
+    columns = measure_people(actual, true, np.array([9, 9, 3, 3]))
     assert columns.account.tolist() == [3, 9]
     assert columns.events.tolist() == [2, 2]
     assert columns.columns["ARI"].tolist() == [0.0, 1.0]
@@ -95,16 +95,16 @@ def test_accounts_do_not_mix() -> None:
 @given(GROUPINGS)
 def test_agrees_with_scikit_learn(groupings: tuple[list[int], list[int]]) -> None:
     metrics = pytest.importorskip("sklearn.metrics")
-    found, true = map(np.array, groupings)
-    columns = measure_people(found, true, np.zeros(len(found), dtype=np.int64)).columns
-    assert columns["ARI"][0] == pytest.approx(metrics.adjusted_rand_score(true, found), abs=1e-9)
-    assert columns["NMI"][0] == pytest.approx(metrics.normalized_mutual_info_score(true, found), abs=1e-9)
+    actual, true = map(np.array, groupings)
+    columns = measure_people(actual, true, np.zeros(len(actual), dtype=np.int64)).columns
+    assert columns["ARI"][0] == pytest.approx(metrics.adjusted_rand_score(true, actual), abs=1e-9)
+    assert columns["NMI"][0] == pytest.approx(metrics.normalized_mutual_info_score(true, actual), abs=1e-9)
 
 
 @given(st.integers(1, 4).flatmap(lambda size: st.lists(st.tuples(st.integers(0, size), st.integers(0, 3)), min_size=1)))
 def test_no_other_match_agrees_on_more(pairs: list[tuple[int, int]]) -> None:
-    found, true = np.array(pairs).T
-    (table,) = overlaps(np.zeros(len(found), dtype=np.int64), found, true)
+    actual, true = np.array(pairs).T
+    (table,) = overlaps(np.zeros(len(actual), dtype=np.int64), actual, true)
     match = matching(table[None])[0]
     used = match[match >= 0]
     assert len(set(used.tolist())) == len(used)
@@ -116,10 +116,10 @@ def test_no_other_match_agrees_on_more(pairs: list[tuple[int, int]]) -> None:
 
 @given(GROUPINGS, st.permutations(range(5)))
 def test_names_mean_nothing(groupings: tuple[list[int], list[int]], names: list[int]) -> None:
-    found, true = map(np.array, groupings)
-    account = np.zeros(len(found), dtype=np.int64)
-    renamed = measure_people(np.array(names)[found], true, account).columns
-    for name, column in measure_people(found, true, account).columns.items():
+    actual, true = map(np.array, groupings)
+    account = np.zeros(len(actual), dtype=np.int64)
+    renamed = measure_people(np.array(names)[actual], true, account).columns
+    for name, column in measure_people(actual, true, account).columns.items():
         if name != "least served":  # of equally good matches either may be taken
             assert renamed[name] == pytest.approx(column, nan_ok=True), name
 
@@ -132,19 +132,19 @@ def test_the_exact_match_is_for_few_people() -> None:
 
 def test_a_summary_weighs_accounts_or_events() -> None:
     columns = {"ARI": np.array([1.0, 0.0]), "singles split": np.array([np.nan, 0.5]), "none": np.full(2, np.nan)}
-    found = people_summary(PeopleMeasures(np.array([0, 1]), np.array([30, 10]), columns))
-    assert found["ARI"]["accounts"]["value"] == 0.5
-    assert found["ARI"]["events"]["value"] == 0.75
-    assert found["singles split"]["accounts"] == {"value": 0.5, "low": 0.5, "high": 0.5}
-    assert "none" not in found
+    actual = people_summary(PeopleMeasures(np.array([0, 1]), np.array([30, 10]), columns))
+    assert actual["ARI"]["accounts"]["value"] == 0.5
+    assert actual["ARI"]["events"]["value"] == 0.75
+    assert actual["singles split"]["accounts"] == {"value": 0.5, "low": 0.5, "high": 0.5}
+    assert "none" not in actual
 
 
 def test_an_interval_of_a_summary_is_as_wide_as_theory_says() -> None:
     """Half the accounts at 0 and half at 1: the mean of n has the standard error 0.5 / sqrt(n)."""
     columns = {"ARI": (np.arange(400) % 2).astype(float)}
-    found = people_summary(PeopleMeasures(np.arange(400), np.full(400, 7), columns))["ARI"]
-    assert found["accounts"]["high"] - found["accounts"]["low"] == pytest.approx(2 * 1.96 * 0.5 / 20, rel=0.1)
-    assert found["events"] == pytest.approx(found["accounts"])
+    actual = people_summary(PeopleMeasures(np.arange(400), np.full(400, 7), columns))["ARI"]
+    assert actual["accounts"]["high"] - actual["accounts"]["low"] == pytest.approx(2 * 1.96 * 0.5 / 20, rel=0.1)
+    assert actual["events"] == pytest.approx(actual["accounts"])
 
 
 def test_reliability_by_hand() -> None:

@@ -35,8 +35,8 @@ def test_the_paired_test_agrees_with_all_tosses(differences: list[float]) -> Non
     observed = abs(sum(differences))
     tosses = list(itertools.product([-1, 1], repeat=len(differences)))
     far = sum(abs(np.dot(signs, differences)) >= observed - 1e-9 for signs in tosses)
-    found = paired_p_values(np.array(differences)[:, None], np.arange(len(differences)))
-    assert found[0] == pytest.approx(far / len(tosses), abs=0.02)
+    actual = paired_p_values(np.array(differences)[:, None], np.arange(len(differences)))
+    assert actual[0] == pytest.approx(far / len(tosses), abs=0.02)
 
 
 def test_equal_models_do_not_differ() -> None:

@@ -33,27 +33,27 @@ def test_a_difference_decides_where_interval_and_chance_agree() -> None:
 def test_a_difference_by_hand() -> None:
     # 200 of 400 accounts at rank 1 against 120: MRR@20 of 50 % and 30 %; the 80 accounts between them decide.
     contest = Comparison("E", "last", {"a": [run(skill=0.5)], "b": [run("hrnn", 0.3)]})
-    found = contest.difference("a", "b")
-    assert found.value == pytest.approx(20)
+    actual = contest.difference("a", "b")
+    assert actual.value == pytest.approx(20)
     # The difference is 1 for 80 of 400 accounts: its standard error is sqrt(0.2 * 0.8 / 400) = 2 points.
-    assert found.low == pytest.approx(20 - 1.96 * 2, abs=1)
-    assert found.high == pytest.approx(20 + 1.96 * 2, abs=1)
-    assert found.p < 0.001
-    assert found.paired
-    assert str(found).startswith("MRR@20 of a is 20.00 points above b on E (95 %: +1")
+    assert actual.low == pytest.approx(20 - 1.96 * 2, abs=1)
+    assert actual.high == pytest.approx(20 + 1.96 * 2, abs=1)
+    assert actual.p < 0.001
+    assert actual.paired
+    assert str(actual).startswith("MRR@20 of a is 20.00 points above b on E (95 %: +1")
     assert "95 %: −" in str(contest.difference("b", "a"))
 
 
 def test_runs_asked_for_other_targets_are_compared_unpaired() -> None:
     other = run("hrnn", 0.3)
     other = replace(other, rank=other.rank[:300], owner=other.owner[:300])
-    found = Comparison("E", "last", {"a": [run(skill=0.5)], "b": [other]}).difference("a", "b")
+    actual = Comparison("E", "last", {"a": [run(skill=0.5)], "b": [other]}).difference("a", "b")
     # 120 of 300 at rank 1: 50 % against 40 %; errors sqrt(.25/400) and sqrt(.24/300) add to 3.8 points.
-    assert not found.paired
-    assert found.value == pytest.approx(10)
-    assert found.high - found.low == pytest.approx(2 * 1.96 * 3.77, abs=1.5)
-    assert found.p == pytest.approx(0.008, abs=0.006)
-    assert "other targets" in str(found)
+    assert not actual.paired
+    assert actual.value == pytest.approx(10)
+    assert actual.high - actual.low == pytest.approx(2 * 1.96 * 3.77, abs=1.5)
+    assert actual.p == pytest.approx(0.008, abs=0.006)
+    assert "other targets" in str(actual)
 
 
 def test_seeds_that_differ_widen_the_interval() -> None:
@@ -67,17 +67,17 @@ def test_seeds_that_differ_widen_the_interval() -> None:
 
 def test_honest_contests_come_first() -> None:
     results = {Key("E", "windows", "a"): [run()], Key("V", "last", "a"): [run()], Key("V", "last", "b"): []}
-    found = comparisons(grouped(results))
-    assert [(contest.dataset, contest.honest) for contest in found] == [("V", True), ("E", False)]
-    assert list(found[0].runs) == ["a"]
+    actual = comparisons(grouped(results))
+    assert [(contest.dataset, contest.honest) for contest in actual] == [("V", True), ("E", False)]
+    assert list(actual[0].runs) == ["a"]
 
 
 def test_accounts_are_resampled_not_targets() -> None:
     # Ten targets an account that all rank alike say no more than one.
     once = Comparison("E", "last", {"a": [run(skill=0.5)], "b": [run(skill=0.3)]}).difference("a", "b")
     tenfold = [
-        replace(found, rank=np.repeat(found.rank, 10), owner=np.repeat(np.arange(ACCOUNTS), 10))
-        for found in (run(skill=0.5), run(skill=0.3))
+        replace(actual, rank=np.repeat(actual.rank, 10), owner=np.repeat(np.arange(ACCOUNTS), 10))
+        for actual in (run(skill=0.5), run(skill=0.3))
     ]
     again = Comparison("E", "last", {"a": tenfold[:1], "b": tenfold[1:]}).difference("a", "b")
     assert (again.low, again.high) == pytest.approx((once.low, once.high))

@@ -55,8 +55,8 @@ def test_tiles_do_not_change_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_target_that_nobody_learned_is_a_miss() -> None:
     learned = np.array([True, True, True, False])  # s, the target of a
-    found = target_ranks("fixed", Fixed(1, 2, 3, 4), SPLIT.test, ALL, learned=learned)
-    assert found.tolist() == [np.inf, 3, 4]
+    actual = target_ranks("fixed", Fixed(1, 2, 3, 4), SPLIT.test, ALL, learned=learned)
+    assert actual.tolist() == [np.inf, 3, 4]
 
 
 def test_a_target_that_nobody_learned_counts_when_the_history_has_it() -> None:
@@ -65,12 +65,12 @@ def test_a_target_that_nobody_learned_counts_when_the_history_has_it() -> None:
 
 
 def test_excluding_seen_items_shortens_the_list() -> None:
-    found = target_ranks("fixed", Fixed(4, 3, 2, 1), SPLIT.test, ALL, learned=EVERYTHING, exclude_seen=True)
+    actual = target_ranks("fixed", Fixed(4, 3, 2, 1), SPLIT.test, ALL, learned=EVERYTHING, exclude_seen=True)
     # a has seen p, q, r: s is first. b has seen p, r, s: q is first. c has seen p, its target: a miss.
-    assert found.tolist() == [1, 1, np.inf]
+    assert actual.tolist() == [1, 1, np.inf]
     learned = np.array([True, True, True, False])  # s is alone in the list of a, and nobody learned it
-    found = target_ranks("fixed", Fixed(4, 3, 2, 1), SPLIT.test, ALL, learned=learned, exclude_seen=True)
-    assert found.tolist() == [np.inf, 1, np.inf]
+    actual = target_ranks("fixed", Fixed(4, 3, 2, 1), SPLIT.test, ALL, learned=learned, exclude_seen=True)
+    assert actual.tolist() == [np.inf, 1, np.inf]
 
 
 def test_ranks_by_counting_by_hand() -> None:
@@ -84,5 +84,5 @@ def test_ties_stand_at_their_mean_rank(values: list[int], data: st.DataObject) -
     target = data.draw(st.integers(0, len(values) - 1))
     ordered = sorted(values, reverse=True)
     places = [place + 1 for place, value in enumerate(ordered) if value == values[target]]
-    found = rank_by_counting(torch.tensor([values], dtype=torch.float64), torch.tensor([target]))
-    assert found.item() == sum(places) / len(places)
+    actual = rank_by_counting(torch.tensor([values], dtype=torch.float64), torch.tensor([target]))
+    assert actual.item() == sum(places) / len(places)

@@ -52,7 +52,7 @@ def by_hand() -> tuple[LightGC2N, Encoded]:
 
 def test_shares_and_weights_by_hand() -> None:
     model, encoded = by_hand()
-    found = model.latent_users(
+    actual = model.latent_users(
         encoded, Batch(tensor([0]), tensor([[1, 0, 1, 0]]), tensor([3]))
     )  # 1, 0, 1, then padding
     scale = SHARPEST / 2
@@ -62,10 +62,10 @@ def test_shares_and_weights_by_hand() -> None:
     second = {0: 1 / (1 + math.sqrt(y)), 1: y / (1 + math.sqrt(y))}
     share = {item: first[item] / (first[item] + second[item]) for item in (0, 1)}
     expected = [[share[1], share[0], share[1], 0.0], [1 - share[1], 1 - share[0], 1 - share[1], 0.0]]
-    assert_close(found.ownership, tensor([expected]))
+    assert_close(actual.ownership, tensor([expected]))
     # With every weight of the layer 0 the users stay those of layer 0; one pass of routing squashes 0.5 and 0.8.
     lengths = [0.5**2 / (1 + 0.5**2), 0.8**2 / (1 + 0.8**2)]
-    assert_close(found.weight, tensor([[length / sum(lengths) for length in lengths]]))
+    assert_close(actual.weight, tensor([[length / sum(lengths) for length in lengths]]))
 
 
 def test_the_order_of_a_history_only_permutes_columns() -> None:
@@ -82,21 +82,21 @@ def test_the_order_of_a_history_only_permutes_columns() -> None:
 def test_shares_sum_to_one_over_the_users(name: str) -> None:
     torch.manual_seed(0)
     model, batch = zoo.build(name, SPLIT.train, {"latent_users": 4}).eval(), asked_batch()
-    found = model.latent_users(model.encode(), batch)
-    assert found.ownership.shape == (len(batch.length), 4, batch.history.shape[1])
-    assert found.ownership.min() >= 0
-    assert_close(found.ownership.sum(dim=1), batch.known.float())
-    assert_close(found.weight.sum(dim=1), torch.ones(len(batch.length)))
+    actual = model.latent_users(model.encode(), batch)
+    assert actual.ownership.shape == (len(batch.length), 4, batch.history.shape[1])
+    assert actual.ownership.min() >= 0
+    assert_close(actual.ownership.sum(dim=1), batch.known.float())
+    assert_close(actual.weight.sum(dim=1), torch.ones(len(batch.length)))
 
 
 def test_padding_changes_no_share() -> None:
     model, batch = model_of(), asked_batch()
-    found = users_of(model, batch)
+    actual = users_of(model, batch)
     padding = torch.full((len(batch.length), 4), 3)
     wider = users_of(model, replace(batch, history=torch.cat([batch.history, padding], dim=1)))
-    assert_close(wider.ownership[:, :, :-4], found.ownership)
+    assert_close(wider.ownership[:, :, :-4], actual.ownership)
     assert not wider.ownership[:, :, -4:].any()
-    assert_close(wider.weight, found.weight)
+    assert_close(wider.weight, actual.weight)
 
 
 def test_an_item_has_the_same_shares_each_time() -> None:
@@ -124,13 +124,13 @@ def test_training_events_as_history_give_what_the_graph_gives(layers: int) -> No
     encoded = model.encode()
     for account in range(train.accounts):
         log = train.events[train.offsets[account] : train.offsets[account + 1]].tolist()
-        found = users_of(model, Batch(tensor([account]), tensor([log]), tensor([len(log)])))
+        actual = users_of(model, Batch(tensor([account]), tensor([log]), tensor([len(log)])))
         near = model.graph(tensor([account]), model.account_embeddings)
         shares = model.convolution.ownership(near, encoded.layers)[0]
         held = near.items[0].tolist()
-        assert_close(found.ownership[0], shares[:, [held.index(item) for item in log]], rtol=1e-5, atol=1e-6)
+        assert_close(actual.ownership[0], shares[:, [held.index(item) for item in log]], rtol=1e-5, atol=1e-6)
         terms = model.convolution.routing.terms(model.convolution.users(near, encoded.layers))
-        assert_close(found.weight, routing_weights(terms), rtol=1e-5, atol=1e-6)
+        assert_close(actual.weight, routing_weights(terms), rtol=1e-5, atol=1e-6)
 
 
 def test_an_unseen_account_starts_from_the_mean() -> None:
@@ -143,9 +143,9 @@ def test_an_unseen_account_starts_from_the_mean() -> None:
 
 
 def test_without_a_history_nothing_is_owned() -> None:
-    found = users_of(model_of(), Batch(tensor([0, UNSEEN]), tensor([[0, 0], [0, 0]]), tensor([0, 0])))
-    assert not found.ownership.any()
-    assert_close(found.weight.sum(dim=1), torch.ones(2))
+    actual = users_of(model_of(), Batch(tensor([0, UNSEEN]), tensor([[0, 0], [0, 0]]), tensor([0, 0])))
+    assert not actual.ownership.any()
+    assert_close(actual.weight.sum(dim=1), torch.ones(2))
 
 
 @pytest.mark.parametrize("name", zoo.ZOO)

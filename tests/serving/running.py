@@ -118,8 +118,8 @@ def running(bundle: Path, limits: dict[str, Any] | None = None, **settings: Any)
     thread.start()
     try:
         wait_for(lambda: server.started or not thread.is_alive())
-        yield (found := Running(service, listening.getsockname()[1]))
-        for client in found.clients:
+        yield (actual := Running(service, listening.getsockname()[1]))
+        for client in actual.clients:
             client.close()
     finally:
         server.should_exit = True

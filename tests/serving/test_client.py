@@ -18,8 +18,8 @@ KEY = "a-key-of-enough-letters"
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(seeing_two(tmp_path_factory.mktemp("client") / "bundle"), key_digests=(digest(KEY),)) as found:
-        yield found
+    with running(seeing_two(tmp_path_factory.mktemp("client") / "bundle"), key_digests=(digest(KEY),)) as actual:
+        yield actual
 
 
 @pytest.fixture(scope="module")

@@ -27,11 +27,11 @@ BODIES: list[dict[str, Any]] = [
 
 def wanted_answers(bundle: Path) -> dict[str, list[list[str]]]:
     recommender = load_bundle(bundle)
-    found = {}
+    actual = {}
     for body in BODIES:
         asks = body.get("requests", [body])
-        found[json.dumps(body)] = [[one.item_id for one in recommender.recommend(**ask)] for ask in asks]
-    return found
+        actual[json.dumps(body)] = [[one.item_id for one in recommender.recommend(**ask)] for ask in asks]
+    return actual
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -118,11 +118,11 @@ def test_a_worker_that_ends_alone_leaves_the_door_to_the_others() -> None:
 
 def sockets_of(pid: int) -> set[str]:
     """The inodes of the sockets that a process has open."""
-    found = set()
+    actual = set()
     for one in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):
-            found.add(os.readlink(one).removeprefix("socket:[").removesuffix("]"))
-    return found
+            actual.add(os.readlink(one).removeprefix("socket:[").removesuffix("]"))
+    return actual
 
 
 def table_of_sockets() -> list[list[str]]:
@@ -149,8 +149,8 @@ def test_workers_do_not_outlive_who_looks_after_them() -> None:
 
 def children(pid: int) -> list[int]:
     """The workers among the processes that a process has started."""
-    found = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-    return [one for one in found if b"resource_tracker" not in Path(f"/proc/{one}/cmdline").read_bytes()]
+    actual = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return [one for one in actual if b"resource_tracker" not in Path(f"/proc/{one}/cmdline").read_bytes()]
 
 
 def test_a_bundle_that_cannot_be_served(tmp_path: Path) -> None:

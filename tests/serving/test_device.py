@@ -47,10 +47,10 @@ def opened(page: Any, folders: dict[str, Path], model: str, int8: bool) -> Recom
 
 
 def asked(page: Any, **wish: Any) -> Recommendations:
-    found = page.evaluate(ASK, wish)
-    items = tuple(Recommendation(one["item"], one["score"], one["rank"]) for one in found["items"])
-    assert found["milliseconds"] >= 0  # a browser rounds its clock, so quick answers may take none
-    return Recommendations(None, items, found["fallback"], tuple(found["notes"]))
+    actual = page.evaluate(ASK, wish)
+    items = tuple(Recommendation(one["item"], one["score"], one["rank"]) for one in actual["items"])
+    assert actual["milliseconds"] >= 0  # a browser rounds its clock, so quick answers may take none
+    return Recommendations(None, items, actual["fallback"], tuple(actual["notes"]))
 
 
 @pytest.mark.parametrize("int8", [False, True])
@@ -81,9 +81,9 @@ def test_a_known_account_that_brings_what_the_server_knows_of_it(page: Any, fold
     start = bundle.scorer.server.vectors_of([3])[0].tolist()
     held = bundle.scorer.server.held_by(3)
     more = [bundle.dataset.items[item] for item in ([] if held is None else held)]
-    found, wanted = asked(page, history=log, account=start, held=more), bundle.recommend(account)
-    assert_same(Recommendations(account, found.items), wanted)
-    assert found.items != asked(page, history=log).items, "or the account would not matter"
+    actual, wanted = asked(page, history=log, account=start, held=more), bundle.recommend(account)
+    assert_same(Recommendations(account, actual.items), wanted)
+    assert actual.items != asked(page, history=log).items, "or the account would not matter"
 
 
 def test_a_damaged_or_foreign_bundle_is_refused(page: Any, folders: dict[str, Path], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from lightgc2n.errors import HISTORY, DataError, SettingError, option
 from lightgc2n.serving.errors import RefusedError, from_library_error
 from lightgc2n.serving.limits import MOST_NESTED, UNCHECKED_BYTES, refuse_too_many_values
-from lightgc2n.serving.settings import Limits, ServiceSettings, read_keys, refuse_open_door
+from lightgc2n.serving.settings import Limits, ServiceSettings, read_keys, refuse_missing_key
 from tests.export.town import bundle_of
 from tests.serving.running import Client, Running, running, wait_for
 
@@ -20,8 +20,8 @@ LIMITS = {"max_body": 20_000, "max_k": 50, "max_history": 100, "max_listed": 400
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Running]:
-    with running(bundle_of("lightgc2n"), LIMITS) as found:
-        yield found
+    with running(bundle_of("lightgc2n"), LIMITS) as actual:
+        yield actual
 
 
 @pytest.fixture(scope="module")
@@ -198,8 +198,8 @@ def test_signs_inside_of_names_are_not_counted() -> None:
 @pytest.fixture(scope="module")
 def wide() -> Iterator[Client]:
     """A client of a service that takes large bodies."""
-    with running(bundle_of("lightgc2n"), {"max_body": 2**24}) as found:
-        yield found.client()
+    with running(bundle_of("lightgc2n"), {"max_body": 2**24}) as actual:
+        yield actual.client()
 
 
 def test_mixed_framing_is_refused_and_ends_the_connection(service: Running) -> None:
@@ -271,8 +271,8 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     path = tmp_path_factory.mktemp("keys") / "keys"
     path.write_text(f"# of the shop\n{KEY}\n\n{OTHER}\n")
     origin = ("https://shop.example",)
-    with running(bundle_of("lightgc2n"), key_digests=read_keys(path), cors=origin) as found:
-        yield found
+    with running(bundle_of("lightgc2n"), key_digests=read_keys(path), cors=origin) as actual:
+        yield actual
 
 
 GUARDED = ("/v1/model", "/v1/accounts", "/metrics", "/device/config.json", "/device/nothing", "/v1/nothing", "/nowhere")
@@ -336,12 +336,12 @@ def test_strangers_are_not_answered_by_oversight() -> None:
         return ServiceSettings(bundle=bundle_of("lightgc2n"), host=host, limits=Limits(), **more)  # type: ignore[arg-type]
 
     for host in ("127.0.0.1", "127.8.8.8", "localhost", "::1"):
-        refuse_open_door(at(host))
+        refuse_missing_key(at(host))
     for host in ("0.0.0.0", "::", "192.168.0.7", "shop.example", ""):
         with pytest.raises(SettingError, match="--listen-without-key"):
-            refuse_open_door(at(host))
-        refuse_open_door(at(host, key_digests=(b"x",)))
-        refuse_open_door(at(host, listen_without_key=True))
+            refuse_missing_key(at(host))
+        refuse_missing_key(at(host, key_digests=(b"x",)))
+        refuse_missing_key(at(host, listen_without_key=True))
 
 
 def test_pages_of_every_origin_may_not_ask_without_keys() -> None:
@@ -351,9 +351,9 @@ def test_pages_of_every_origin_may_not_ask_without_keys() -> None:
     for origin in ("*", "null"):
         for more in ({}, {"host": "0.0.0.0", "listen_without_key": True}):
             with pytest.raises(SettingError, match=r"Name the origin .* or give --api-key-file"):
-                refuse_open_door(at(cors=("https://shop.example", origin), **more))
-        refuse_open_door(at(cors=(origin,), key_digests=(b"x",)))
-    refuse_open_door(at(cors=("https://shop.example",)))
+                refuse_missing_key(at(cors=("https://shop.example", origin), **more))
+        refuse_missing_key(at(cors=(origin,), key_digests=(b"x",)))
+    refuse_missing_key(at(cors=("https://shop.example",)))
 
 
 def test_a_key_file_that_others_may_write(tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ PATHS = ("/v1/recommend", "/v1/recommend", "/v1/people")
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     limits = {"max_history": 300, "max_k": 100}
-    with running(seeing_two(tmp_path_factory.mktemp("fuzz") / "bundle"), limits) as found:
-        yield found
+    with running(seeing_two(tmp_path_factory.mktemp("fuzz") / "bundle"), limits) as actual:
+        yield actual
 
 
 def some_value(dice: random.Random, depth: int = 0) -> Any:
@@ -86,39 +86,39 @@ def some_bytes(dice: random.Random) -> bytes:
 
 def ask_nonsense(service: Running, seed: int, number: int) -> dict[int, int]:
     """How often each status came back."""
-    dice, client, found = random.Random(seed), Client(service.port), dict[int, int]()
+    dice, client, actual = random.Random(seed), Client(service.port), dict[int, int]()
     for _ in range(number):
         body = some_bytes(dice)
         reply = client.post(dice.choice(PATHS), body)
-        found[reply.status] = found.get(reply.status, 0) + 1
+        actual[reply.status] = actual.get(reply.status, 0) + 1
         assert reply.status in (200, 400, 404, 422), (reply.status, body, reply.body)
         if reply.status != 200:
             assert reply.code
         else:
             assert reply.json
     client.close()
-    return found
+    return actual
 
 
 def in_threads(service: Running, number: int, threads: int = 4) -> dict[int, int]:
-    found: list[dict[int, int]] = []
+    actual: list[dict[int, int]] = []
     workers = [
-        threading.Thread(target=lambda seed=seed: found.append(ask_nonsense(service, seed, number // threads)))
+        threading.Thread(target=lambda seed=seed: actual.append(ask_nonsense(service, seed, number // threads)))
         for seed in range(threads)
     ]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert len(found) == threads, "one has met what it did not expect"
-    return {status: sum(one.get(status, 0) for one in found) for one in found for status in one}
+    assert len(actual) == threads, "one has met what it did not expect"
+    return {status: sum(one.get(status, 0) for one in actual) for one in actual for status in one}
 
 
 @pytest.mark.parametrize("number", [400, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_nonsense(service: Running, number: int) -> None:
-    found = in_threads(service, number)
-    assert sum(found.values()) == number
-    assert {200, 404, 422} <= set(found), "or the nonsense is of one kind only"
+    actual = in_threads(service, number)
+    assert sum(actual.values()) == number
+    assert {200, 404, 422} <= set(actual), "or the nonsense is of one kind only"
     reply = service.client().recommend(account="h000001")
     assert (reply.status, len(reply.json["items"])) == (200, 20)
 
@@ -142,10 +142,10 @@ def test_attacks_while_an_honest_client_asks(number: int) -> None:
         for one in done:
             one.result()
         assert [wrong for attacker in attackers for wrong in attacker.wrong] == []
-        found = sum((attacker.statuses for attacker in attackers), Counter[tuple[str, int]]())
-        assert sum(found.values()) == number
-        assert {name for name, _ in found} == set(ATTACKS)
-        assert {status for _, status in found} <= {0, 200, 206, 400, 404, 405, 408, 413, 416, 421, 422, 429, 503}
+        actual = sum((attacker.statuses for attacker in attackers), Counter[tuple[str, int]]())
+        assert sum(actual.values()) == number
+        assert {name for name, _ in actual} == set(ATTACKS)
+        assert {status for _, status in actual} <= {0, 200, 206, 400, 404, 405, 408, 413, 416, 421, 422, 429, 503}
         assert set(answers) == {200}
         assert served.client.recommend(account="h000001").status == 200
         assert served.process.poll() is None

@@ -65,10 +65,10 @@ def test_unexpected_errors_are_logged_by_their_place(capsys: pytest.CaptureFixtu
         {}["h000001"]
     except KeyError as problem:
         log_problem(problem, with_message)
-    (found,) = told(capsys.readouterr().err)
-    assert (found["event"], found["problem"], found["level"]) == ("failed", "KeyError", "error")
-    assert found["at"][0].startswith(f"{__file__}:")
-    assert found.get("words") == ("'h000001'" if with_message else None)
+    (actual,) = told(capsys.readouterr().err)
+    assert (actual["event"], actual["problem"], actual["level"]) == ("failed", "KeyError", "error")
+    assert actual["at"][0].startswith(f"{__file__}:")
+    assert actual.get("words") == ("'h000001'" if with_message else None)
 
 
 def test_a_line_a_thing(capsys: pytest.CaptureFixture[str], server_words: logging.Logger) -> None:

@@ -41,8 +41,8 @@ def point(link: Path, bundle: Path) -> None:
 
 @pytest.fixture
 def service(link: Path) -> Iterator[Running]:
-    with running(link, watch_seconds=QUICK) as found:
-        yield found
+    with running(link, watch_seconds=QUICK) as actual:
+        yield actual
 
 
 class Noted:
@@ -54,8 +54,8 @@ class Noted:
 
     def events(self, name: str) -> list[dict[str, Any]]:
         self._text += self._capsys.readouterr().err
-        found = (json.loads(line) for line in self._text.splitlines() if line.startswith("{"))
-        return [one for one in found if one["event"] == name]
+        actual = (json.loads(line) for line in self._text.splitlines() if line.startswith("{"))
+        return [one for one in actual if one["event"] == name]
 
 
 def test_a_new_bundle_under_load(service: Running, link: Path) -> None:
@@ -68,10 +68,15 @@ def test_a_new_bundle_under_load(service: Running, link: Path) -> None:
 
     def judge(body: dict[str, Any], reply: Reply) -> str:
         assert reply.status == 200, reply.body
-        found = reply.json
-        name = names[found["model"]]
-        told = [{"item_id": one["item"], "score": one["score"], "rank": one["rank"]} for one in found["items"]]
-        given = {"account_id": found["account"], "items": told, "fallback": found["fallback"], "notes": found["notes"]}
+        actual = reply.json
+        name = names[actual["model"]]
+        told = [{"item_id": one["item"], "score": one["score"], "rank": one["rank"]} for one in actual["items"]]
+        given = {
+            "account_id": actual["account"],
+            "items": told,
+            "fallback": actual["fallback"],
+            "notes": actual["notes"],
+        }
         assert_same(lists_from(given), wanted[name, body["account"]])
         return name
 

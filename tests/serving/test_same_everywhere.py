@@ -125,8 +125,8 @@ def test_the_browser(model: str, raw: list[str], wanted: dict[str, Recommendatio
         "held": [] if held is None else [ids[item] for item in held],
     }
     with opened_page(f"http://127.0.0.1:{service.port}/page/device/bundle.js") as page:
-        found = page.evaluate(ASK, [{"history": raw}, known])
-    for name, answer, account in zip(("history", "account"), found, (None, ACCOUNT), strict=True):
+        actual = page.evaluate(ASK, [{"history": raw}, known])
+    for name, answer, account in zip(("history", "account"), actual, (None, ACCOUNT), strict=True):
         items = [(one["item"], one["score"], one["rank"]) for one in answer["items"]]
         assert_same(listed(items, account), wanted[name])
-    print(f"{model} in Chromium: {found[1]['milliseconds']:.1f} ms")  # pytest -rP shows it
+    print(f"{model} in Chromium: {actual[1]['milliseconds']:.1f} ms")  # pytest -rP shows it

@@ -181,10 +181,10 @@ def bundle() -> Recommender:
 def kinds(bundle: Recommender) -> list[dict[str, Any]]:
     """Questions of all kinds: short and long, with wishes and without, of known accounts and of strangers."""
     accounts, items = bundle.dataset.accounts, list(bundle.dataset.items)
-    found: list[dict[str, Any]] = [{"account": account, "k": 1 + place % 30} for place, account in enumerate(accounts)]
-    found += [{"history": items[place : 2 * place], "exclude_seen": place % 2 == 0} for place in range(0, 60, 3)]
+    actual: list[dict[str, Any]] = [{"account": account, "k": 1 + place % 30} for place, account in enumerate(accounts)]
+    actual += [{"history": items[place : 2 * place], "exclude_seen": place % 2 == 0} for place in range(0, 60, 3)]
     return [
-        *found,
+        *actual,
         {"history": []},
         {"account": accounts[0], "allow": items[:9]},
         {"history": items[:4], "deny": items[:50]},
@@ -199,17 +199,17 @@ def ask_at_once(bundle: Recommender, requests: list[list[dict[str, Any]]]) -> tu
         with ThreadPoolExecutor(1) as lane:
             batcher = Batcher(lane, 10_000, sizes.append)
             asked = [batcher.answer(bundle, [bundle.prepare(**one) for one in request]) for request in requests]
-            found = await asyncio.gather(*asked, return_exceptions=True)
+            actual = await asyncio.gather(*asked, return_exceptions=True)
             assert batcher.waiting == 0
-            return found
+            return actual
 
     return asyncio.run(everybody()), sizes
 
 
 def test_batched_equals_single(bundle: Recommender) -> None:
     asks = kinds(bundle)
-    found, sizes = ask_at_once(bundle, [[ask] for ask in asks])
-    for (answer,), ask in zip(found, asks, strict=True):
+    actual, sizes = ask_at_once(bundle, [[ask] for ask in asks])
+    for (answer,), ask in zip(actual, asks, strict=True):
         assert_same(answer, bundle.recommend(**ask))
     assert sizes == [64, len(asks) - 64]
 
@@ -223,9 +223,9 @@ def test_a_long_request_lets_others_in_between(bundle: Recommender) -> None:
             batcher = Batcher(lane, 10_000)
 
             async def ask(name: str, asks: list[dict[str, Any]]) -> list[Recommendations]:
-                found = await batcher.answer(bundle, [bundle.prepare(**one) for one in asks])
+                actual = await batcher.answer(bundle, [bundle.prepare(**one) for one in asks])
                 order.append(name)
-                return found
+                return actual
 
             return list(await asyncio.gather(ask("long", long), ask("short", short)))
 
@@ -240,10 +240,10 @@ def test_batches_stay_small_in_memory(bundle: Recommender, monkeypatch: pytest.M
     items = list(bundle.dataset.items)
     asks = [{"history": (items * 3)[: 10 + 90 * (place % 3)]} for place in range(30)]
     monkeypatch.setattr(scheduling, "MOST_CELLS", 400)  # two histories of 190 side by side, or forty of 10
-    found, sizes = ask_at_once(bundle, [asks[:20], *([ask] for ask in asks[20:])])
+    actual, sizes = ask_at_once(bundle, [asks[:20], *([ask] for ask in asks[20:])])
     assert max(sizes) <= 40
     assert sum(sizes) == 30
-    for answer, ask in zip([*found[0], *(one for (one,) in found[1:])], asks, strict=True):
+    for answer, ask in zip([*actual[0], *(one for (one,) in actual[1:])], asks, strict=True):
         assert_same(answer, bundle.recommend(**ask))
     monkeypatch.setattr(scheduling, "MOST_SCORES", 3 * len(items))
     assert max(ask_at_once(bundle, [[{"account": one}] for one in bundle.dataset.accounts])[1]) == 3
@@ -261,8 +261,8 @@ def test_one_that_fails_does_not_take_others_along(bundle: Recommender, monkeypa
 
     monkeypatch.setattr(bundle, "answer", failing)
     accounts = bundle.dataset.accounts[:20]
-    found, _ = ask_at_once(bundle, [[{"account": account}] for account in accounts])
-    for result, account in zip(found, accounts, strict=True):
+    actual, _ = ask_at_once(bundle, [[{"account": account}] for account in accounts])
+    for result, account in zip(actual, accounts, strict=True):
         if account == poison:
             assert isinstance(result, ZeroDivisionError)
         else:
@@ -281,8 +281,8 @@ def test_who_has_gone_is_not_answered(bundle: Recommender) -> None:
             await asyncio.sleep(0)
             tasks[1].cancel()
             begin.set()
-            found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [isinstance(one, asyncio.CancelledError) for one in found] == [False, True, False, False]
+            actual = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [isinstance(one, asyncio.CancelledError) for one in actual] == [False, True, False, False]
         assert batcher.waiting == 0
         return sizes
 
@@ -301,8 +301,8 @@ def test_each_is_answered_by_the_bundle_that_it_was_prepared_with(bundle: Recomm
 
     account = bundle.dataset.accounts[2]
     wanted = [one.recommend(account) for one in (bundle, other, bundle, bundle, other)]
-    for (found,), one in zip(asyncio.run(everybody()), wanted, strict=True):
-        assert_same(found, one)
+    for (actual,), one in zip(asyncio.run(everybody()), wanted, strict=True):
+        assert_same(actual, one)
 
 
 def test_more_than_may_wait_is_refused(bundle: Recommender) -> None:
@@ -311,11 +311,11 @@ def test_more_than_may_wait_is_refused(bundle: Recommender) -> None:
             batcher = Batcher(lane, 10)
             question = bundle.prepare(bundle.dataset.accounts[0])
             asked = [batcher.answer(bundle, [question] * 4) for _ in range(5)]
-            found = await asyncio.gather(*asked, return_exceptions=True)
+            actual = await asyncio.gather(*asked, return_exceptions=True)
             # Alone, a request may be longer than what may wait: it waits for nobody.
             assert len(await batcher.answer(bundle, [question] * 11)) == 11
-            return found
+            return actual
 
-    found = asyncio.run(everybody())
-    assert [isinstance(one, list) for one in found] == [True, True, False, False, False]
-    assert all(isinstance(one, RefusedError) and one.status == 429 for one in found[2:])
+    actual = asyncio.run(everybody())
+    assert [isinstance(one, list) for one in actual] == [True, True, False, False, False]
+    assert all(isinstance(one, RefusedError) and one.status == 429 for one in actual[2:])

@@ -74,17 +74,17 @@ def test_nobody_twice_and_nothing_lost(logs, sizes, seed):
     with TemporaryDirectory() as folder:
         source = written(Path(folder) / "in", users)
         manifest = simulate(source, options(members=sizes, seed=seed), Path(folder) / "out")
-        found = rows(Path(folder) / "out")
+        actual = rows(Path(folder) / "out")
         times = load_dataset(Path(folder) / "out").times
     households = {}
-    for account, member, _, _ in found:
+    for account, member, _, _ in actual:
         assert households.setdefault(member, account) == account
     for user in households:
-        assert Counter((item, time) for _, member, item, time in found if member == user) == Counter(users[user])
+        assert Counter((item, time) for _, member, item, time in actual if member == user) == Counter(users[user])
     smallest, largest = options(members=sizes).sizes
     assert all(smallest <= size <= largest for size in Counter(households.values()).values())
     assert len(users) - len(households) == manifest["counts"]["users_left_over"] < largest
-    assert all(a[0] != b[0] or a[3] <= b[3] for a, b in pairwise(found))
+    assert all(a[0] != b[0] or a[3] <= b[3] for a, b in pairwise(actual))
     assert sorted(times) == sorted(time for user in households for _, time in users[user])
 
 

@@ -49,15 +49,15 @@ def test_the_losses_of_every_step_are_those_on_a_cpu(
     name: str, settings: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lightgc2n.layers.domain_views.draw_cuts", last_place)
-    found: dict[str, list[float]] = {}
+    actual: dict[str, list[float]] = {}
     quiet = QUIET if name not in ("gru4rec", "hrnn") else {}
     for device in ("cpu", "cuda"):
         trained = new_model(name, SPLIT, {**quiet, **settings}, 0).to(device).train()
         steps = Steps(trained, SPLIT.train, CONFIG, device)
         assert isinstance(steps.run, CapturedStep) == (device == "cuda")
-        found[device] = [float(steps(batch)["next_item"]) for epoch in range(4) for batch in steps.batches(epoch)]
-    assert len(found["cpu"]) == 12
-    assert_close(found["cuda"], found["cpu"], rtol=2e-3, atol=2e-3)
+        actual[device] = [float(steps(batch)["next_item"]) for epoch in range(4) for batch in steps.batches(epoch)]
+    assert len(actual["cpu"]) == 12
+    assert_close(actual["cuda"], actual["cpu"], rtol=2e-3, atol=2e-3)
 
 
 def test_one_model_after_another_may_be_captured() -> None:

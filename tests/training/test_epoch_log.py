@@ -89,8 +89,8 @@ def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
                 record(row)
     read = EventAccumulator(str(tmp_path / BOARD))
     read.Reload()
-    found = [(event.step, event.value) for event in read.Scalars("next_item")]
-    assert found == [(row["epoch"], row["next_item"]) for row in ROWS]
+    actual = [(event.step, event.value) for event in read.Scalars("next_item")]
+    assert actual == [(row["epoch"], row["next_item"]) for row in ROWS]
 
 
 def test_a_line_that_was_cut_off_does_not_count(tmp_path: Path) -> None:

@@ -75,13 +75,13 @@ def test_a_loss_that_is_not_finite_stops_the_run() -> None:
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others() -> None:
-    found = []
+    actual = []
     for seed in (1, 1, 2):
         model = fresh(seed)
         train(model, SPLIT, TrainingConfig(epochs=2, batch_size=32, seed=seed), validation(SPLIT, "cpu"))
-        found.append(model.state_dict()["item_embeddings"])
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
+        actual.append(model.state_dict()["item_embeddings"])
+    assert torch.equal(actual[0], actual[1])
+    assert not torch.equal(actual[0], actual[2])
 
 
 class _StopError(Exception):

@@ -130,12 +130,12 @@ def recounted(name: str) -> Recommender:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_lists_are_those_of_a_recount(name: str) -> None:
-    found, wanted = load(refreshed(name)), recounted(name)
-    assert found.scorer.model.fitted() == wanted.scorer.model.fitted()
-    for account in (*found.dataset.accounts[:25], "newcomer"):
-        assert_same(found.recommend(account, k=20), wanted.recommend(account, k=20))
-    for history in ([NEW_ITEMS[1]], [found.dataset.items[3], NEW_ITEMS[0]], []):
-        assert_same(found.recommend(history=history, k=20), wanted.recommend(history=history, k=20))
+    actual, wanted = load(refreshed(name)), recounted(name)
+    assert actual.scorer.model.fitted() == wanted.scorer.model.fitted()
+    for account in (*actual.dataset.accounts[:25], "newcomer"):
+        assert_same(actual.recommend(account, k=20), wanted.recommend(account, k=20))
+    for history in ([NEW_ITEMS[1]], [actual.dataset.items[3], NEW_ITEMS[0]], []):
+        assert_same(actual.recommend(history=history, k=20), wanted.recommend(history=history, k=20))
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -187,7 +187,7 @@ def test_a_bundle_gives_the_same_lists(name: str, int8: bool, tmp_path: Path) ->
     accounts = [*fresh.dataset.accounts[:20], "newcomer"]
     if int8:
         pairs = [(bundle.recommend(one, k=20), fresh.recommend(one, k=20)) for one in accounts]
-        shared = [len({x.item_id for x in found} & {x.item_id for x in wanted}) for found, wanted in pairs]
+        shared = [len({x.item_id for x in actual} & {x.item_id for x in wanted}) for actual, wanted in pairs]
         assert np.mean(shared) > 18  # of 20: rounding swaps items with close scores
     else:
         for account in accounts:

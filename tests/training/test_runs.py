@@ -35,12 +35,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_says_everything(data: Path, tmp_path: Path) -> None:
     plan = RunPlan(data, "lightgc2n-wo-dr", "video", {"latent_users": 2}, SplitConfig(), FEW)
     train_run(plan, tmp_path / "run")
-    found = read_run(tmp_path / "run")
-    assert found["settings"]["latent_users"] == 2
-    assert found["settings"]["capsule_width"] == 16  # defaults are spelled out
-    assert found["data"]["checksum"] == json.loads((data / "manifest.json").read_text())["checksum"]
-    assert set(found["versions"]) == {"lightgc2n", "python", "torch", "numpy"}
-    assert (found["split"]["protocol"], found["training"]["epochs"]) == ("last", 2)
+    actual = read_run(tmp_path / "run")
+    assert actual["settings"]["latent_users"] == 2
+    assert actual["settings"]["capsule_width"] == 16  # defaults are spelled out
+    assert actual["data"]["checksum"] == json.loads((data / "manifest.json").read_text())["checksum"]
+    assert set(actual["versions"]) == {"lightgc2n", "python", "torch", "numpy"}
+    assert (actual["split"]["protocol"], actual["training"]["epochs"]) == ("last", 2)
     assert plan_of(tmp_path / "run").domain == "video"
     name, model, progress = load_run(tmp_path / "run")
     assert (name, progress.ended_by, model.training) == ("lightgc2n-wo-dr", "budget", False)
@@ -96,9 +96,9 @@ def test_what_is_typed_beats_a_file(data: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "% after epoch 1; ended by budget" in done.stdout  # counted as the lines of progress count
     assert "Stopped too early: validation was still improving at the last of 1 epochs." in done.stdout
-    found = read_run(tmp_path / "run")
-    assert (found["training"]["epochs"], found["training"]["batch_size"]) == (1, 64)
-    assert found["settings"]["dropout"] == 0.3
+    actual = read_run(tmp_path / "run")
+    assert (actual["training"]["epochs"], actual["training"]["batch_size"]) == (1, 64)
+    assert actual["settings"]["dropout"] == 0.3
 
 
 def test_a_simple_baseline_is_a_run_too(data: Path, tmp_path: Path) -> None:

@@ -137,9 +137,9 @@ def test_a_run_says_where_it_came_from_and_goes_on_without_it(grown: tuple[RunPl
     assert plan.from_run is not None
     train_run(plan, out, seconds=0)
     best = load_run(plan.from_run)[2].best_epoch
-    found = read_run(out)["from"]
-    assert (found["run"], found["epochs"]) == (str(plan.from_run), best + 1)
-    assert found["data"] == read_run(plan.from_run)["data"]
+    actual = read_run(out)["from"]
+    assert (actual["run"], actual["epochs"]) == (str(plan.from_run), best + 1)
+    assert actual["data"] == read_run(plan.from_run)["data"]
     assert (out / "items.txt").read_text() == "s\nr\nq\np\n"
     shutil.rmtree(plan.from_run)
     assert train_run(plan, out).epochs == FEW.epochs
@@ -180,9 +180,9 @@ def test_the_command_takes_the_settings_of_the_run(grown: tuple[RunPlan, Path]) 
     done = command(*words, "--set", "lightgc2n.dropout=0.3", "--epochs", 1, "--json")
     assert done.returncode == 0, done.stderr
     assert "initial weights: validation MRR@20" in done.stderr
-    found = read_run(out)
-    assert (found["training"]["epochs"], found["training"]["learning_rate"]) == (1, FEW.learning_rate)
-    assert (found["settings"]["dropout"], json.loads(done.stdout)["epochs"]) == (0.3, 1)
+    actual = read_run(out)
+    assert (actual["training"]["epochs"], actual["training"]["learning_rate"]) == (1, FEW.learning_rate)
+    assert (actual["settings"]["dropout"], json.loads(done.stdout)["epochs"]) == (0.3, 1)
     refused = command(*words, "--model", "lightgc2n-wo-a")
     assert (refused.returncode, "a run of lightgc2n. Its weights cannot start" in refused.stderr) == (2, True)
 

@@ -125,8 +125,8 @@ def _table_format(path: Path, header: str) -> Separated:
 def _columns(names: Sequence[str], where: str) -> dict[str, str]:
     """Return the column name of each role that the table has."""
     plain = {plain_name(name): name for name in reversed(names)}
-    found = {role: [plain[name] for name in usual.split() if name in plain] for role, usual in ITEM_COLUMNS.items()}
-    columns = {role: matches[0] for role, matches in found.items() if matches}
+    matching = {role: [plain[name] for name in usual.split() if name in plain] for role, usual in ITEM_COLUMNS.items()}
+    columns = {role: matches[0] for role, matches in matching.items() if matches}
     if "item" not in columns or len(columns) == 1:
         missing = "item id" if "item" not in columns else "title, categories, year or image"
         raise DataError(

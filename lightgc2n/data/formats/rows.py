@@ -154,8 +154,8 @@ class RowFilter:
     def problem(self, cell: pl.Expr) -> pl.Expr:
         """Return why a row cannot be compared, null if it can: order needs a number."""
         wrong = pl.lit(self.sign in ORDERS) & (cell.fill_null("") != "") & _number(cell).is_null()
-        found = cell.fill_null("").str.replace_all(CONTROL_CHARACTERS, " ").str.head(SHOWN)
-        return pl.when(wrong).then(pl.format(f"expected a number for '{self.sign}', found '{{}}'", found))
+        text = cell.fill_null("").str.replace_all(CONTROL_CHARACTERS, " ").str.head(SHOWN)
+        return pl.when(wrong).then(pl.format(f"expected a number for '{self.sign}', found '{{}}'", text))
 
 
 def read_filter(text: str) -> RowFilter | None:

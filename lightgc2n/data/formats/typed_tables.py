@@ -23,7 +23,7 @@ FRAME = Path("frame")  # what errors call a data frame
 
 @dataclass
 class TypedReader(ABC):
-    """Reads one table; what it is and how its rows are counted is left to the subclass."""
+    """The base of readers of typed tables; a subclass opens the table and counts its rows."""
 
     place: ClassVar[str]  # how an error names a row
     first_row: ClassVar[int]
@@ -126,7 +126,7 @@ class FrameReader(TypedReader):
 
 
 def open_frame(frame: Any) -> "pl.DataFrame | nw.DataFrame[Any]":
-    """A polars frame for what polars can read without copying, a narwhals frame for pandas and its relatives."""
+    """A polars frame for what polars can read without copying, a narwhals frame for pandas and similar libraries."""
     import narwhals as nw
 
     try:

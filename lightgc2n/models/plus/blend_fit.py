@@ -61,8 +61,8 @@ def fit_weights(
 
     They are rounded, so that they do not depend on the order in which a machine adds.
     """
-    asked = place >= 0
-    problem = _Problem(features[asked], exists[asked], place[asked], prior.to(features.device).double())
+    in_list = place >= 0
+    problem = _Problem(features[in_list], exists[in_list], place[in_list], prior.to(features.device).double())
     weights, value = problem.prior, problem.likelihood(problem.prior)
     for _ in range(NEWTON_STEPS):
         direction = problem.newton_direction(weights)

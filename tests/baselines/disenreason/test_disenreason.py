@@ -133,20 +133,20 @@ def outputs_by_loops(made: DisenReasonStyle, log: list[int], account: int = -1) 
 )
 def test_scores_are_those_of_loops(settings: dict[str, object]) -> None:
     made, logs = model(**settings), [[3, 1, 4, 1, 5, 9, 2], [9, 2], [6]]
-    found = made.scores(made.encode(), histories(*logs, account=1), ALL)
+    actual = made.scores(made.encode(), histories(*logs, account=1), ALL)
     for row, log in enumerate(logs):
         outputs = outputs_by_loops(made, log, account=1 if made.config.account else -1)
         expected = torch.stack([made.items @ output for output in outputs]).amax(dim=0)
-        assert_close(found[row], expected, rtol=1e-4, atol=1e-5)
+        assert_close(actual[row], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_number_of_users_differs_between_histories() -> None:
     made = model(threshold=0.3)
     logs = [[int(item) for item in torch.randint(ITEMS, (4,))] for _ in range(30)]
     with torch.no_grad():
-        found = made.of_histories(histories(*logs)).active.sum(dim=1).tolist()
-    assert found == [len(by_loops(made, log)[1]) for log in logs]
-    assert len(set(found)) > 1
+        actual = made.of_histories(histories(*logs)).active.sum(dim=1).tolist()
+    assert actual == [len(by_loops(made, log)[1]) for log in logs]
+    assert len(set(actual)) > 1
 
 
 def test_it_stops_before_the_first_user_that_is_the_one_before() -> None:
@@ -193,18 +193,18 @@ def test_the_loss_reads_the_output_nearest_to_the_target(readout: str) -> None:
     for log, target in (([3], 1), ([3, 1], 4), ([3, 1, 4], 1), ([3, 1, 4, 1], 5), ([9], 2)):
         nearest = max(outputs_by_loops(made, log), key=lambda output: float((output @ made.items[target]).detach()))
         terms.append(cross_entropy(made.items @ nearest, tensor(target)))
-    found = made.losses(made.encode(), batch)["next_item"]
-    assert_close(found, torch.stack(terms).mean(), rtol=1e-4, atol=1e-5)
+    actual = made.losses(made.encode(), batch)["next_item"]
+    assert_close(actual, torch.stack(terms).mean(), rtol=1e-4, atol=1e-5)
 
 
 def test_an_empty_history_and_a_stranger_are_scored() -> None:
     made = model(account=True)
-    found = made.scores(made.encode(), histories([], [3, 1], account=2), ALL)
-    assert torch.isfinite(found).all()
-    assert_close(found[1:], made.scores(made.encode(), histories([3, 1], account=2), ALL))
+    actual = made.scores(made.encode(), histories([], [3, 1], account=2), ALL)
+    assert torch.isfinite(actual).all()
+    assert_close(actual[1:], made.scores(made.encode(), histories([3, 1], account=2), ALL))
     folded = made.fold_in_scores(made.encode(), histories([3, 1], account=2), ALL)
     assert_close(folded, made.scores(made.encode(), histories([3, 1], account=-1), ALL))
-    assert not torch.allclose(folded, found[1:])
+    assert not torch.allclose(folded, actual[1:])
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_an_empty_history_and_a_stranger_are_scored() -> None:
 )
 def test_parameter_count(settings: dict[str, object]) -> None:
     config = DisenReasonConfig(**settings)
-    found = sum(parameter.numel() for parameter in DisenReasonStyle(config, 9, 17).parameters())
-    assert found == parameter_count(config, accounts=9, items=17)
+    actual = sum(parameter.numel() for parameter in DisenReasonStyle(config, 9, 17).parameters())
+    assert actual == parameter_count(config, accounts=9, items=17)
 
 
 def test_it_learns_both_domains_of_a_mixed_log() -> None:

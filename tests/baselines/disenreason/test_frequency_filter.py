@@ -22,9 +22,9 @@ def test_waves_fall_into_their_bands() -> None:
     """Eight places have the frequencies 0 to 4, in bands of three and two: a slow wave, 1, and a fast one, 3."""
     place = 2 * math.pi * torch.arange(8) / 8
     slow, fast = torch.cos(place), torch.sin(3 * place)
-    found = Bands(8, 2)((5 + slow + fast)[None, :, None])
-    assert_close(found[0, :, 0, 0], 5 + slow, rtol=1e-4, atol=1e-5)
-    assert_close(found[0, :, 1, 0], fast, rtol=1e-4, atol=1e-5)
+    actual = Bands(8, 2)((5 + slow + fast)[None, :, None])
+    assert_close(actual[0, :, 0, 0], 5 + slow, rtol=1e-4, atol=1e-5)
+    assert_close(actual[0, :, 1, 0], fast, rtol=1e-4, atol=1e-5)
 
 
 def test_the_filter_weighs_and_shifts() -> None:
@@ -35,5 +35,5 @@ def test_the_filter_weighs_and_shifts() -> None:
     with torch.no_grad():
         made.filter.copy_(torch.view_as_real(factors))
     place = 2 * math.pi * torch.arange(8) / 8
-    found = made((torch.cos(place) + torch.cos(2 * place))[None, :, None])
-    assert_close(found[0, :, 0, 0], 2 * torch.cos(place) + torch.sin(2 * place), rtol=1e-4, atol=1e-5)
+    actual = made((torch.cos(place) + torch.cos(2 * place))[None, :, None])
+    assert_close(actual[0, :, 0, 0], 2 * torch.cos(place) + torch.sin(2 * place), rtol=1e-4, atol=1e-5)

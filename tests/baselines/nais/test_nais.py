@@ -193,10 +193,10 @@ def test_the_loss_is_that_of_a_slow_loop(loss: str, pairs: int, monkeypatch: Any
     for log in LOGS:
         for place in range(1, len(log)):
             candidates = fixed_candidates(tensor([log[place]]), 7, 2)[0].tolist()
-            found = torch.stack([double_loop(model, log[max(0, place - 3) : place], item) for item in candidates])
-            share = torch.sigmoid(found)
+            actual = torch.stack([double_loop(model, log[max(0, place - 3) : place], item) for item in candidates])
+            share = torch.sigmoid(actual)
             alone = -torch.stack([share[0], 1 - share[1], 1 - share[2]]).log()
-            terms.append(alone.mean() if loss == "pointwise" else -found.log_softmax(dim=0)[0])
+            terms.append(alone.mean() if loss == "pointwise" else -actual.log_softmax(dim=0)[0])
     losses = model.losses(None, next(training_batches(TRAIN, 5)))
     assert_close(losses["next_item"].detach(), torch.stack(terms).mean())
     tables = model.candidates.square().sum() + model.voters.square().sum()
@@ -206,13 +206,13 @@ def test_the_loss_is_that_of_a_slow_loop(loss: str, pairs: int, monkeypatch: Any
 
 def test_gradients_do_not_depend_on_the_blocks(monkeypatch: Any) -> None:
     monkeypatch.setattr(nais, "candidates_of", fixed_candidates)
-    found = []
+    actual = []
     for pairs in (1, 10_000):
         monkeypatch.setitem(DEVICES, "cpu", replace(CPU, pairs_at_once=pairs))
         model = model_of()
         model.losses(None, next(training_batches(TRAIN, 5)))["next_item"].backward()
-        found.append([parameter.grad for parameter in model.parameters()])
-    assert_close(found[0], found[1])
+        actual.append([parameter.grad for parameter in model.parameters()])
+    assert_close(actual[0], actual[1])
 
 
 @pytest.mark.parametrize(("attention", "width"), [("prod", 5), ("prod", 16), ("concat", 5), ("none", 6)])

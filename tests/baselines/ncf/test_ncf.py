@@ -96,7 +96,7 @@ def test_scores_are_those_of_a_slow_loop(name: str, monkeypatch: pytest.MonkeyPa
     train = training_of([random.integers(40, size=6).tolist() for _ in range(100)], items=40)
     model = model_of(name, train, width=8, layers=3)
     batch = Batch(torch.arange(100), tensor(random.integers(40, size=(100, 5))), tensor(random.integers(1, 6, 100)))
-    found = scores(model, batch)
+    actual = scores(model, batch)
     kinds = {"gmf": ["product"], "mlp": ["tower"], "neumf": ["product", "tower"]}[name]
     for row, item in enumerate(random.integers(40, size=100)):
         features = []
@@ -104,7 +104,7 @@ def test_scores_are_those_of_a_slow_loop(name: str, monkeypatch: pytest.MonkeyPa
             asks, vector = asking(model, branch, batch)[row], model.branches[branch].items[item].detach()
             features.append(asks * vector if kind == "product" else through_the_tower(model, branch, asks, vector))
         expected = model.output.weight[0] @ torch.cat(features) + model.output.bias[0]
-        assert_close(found[row, item], expected.detach(), rtol=1e-5, atol=1e-5)
+        assert_close(actual[row, item], expected.detach(), rtol=1e-5, atol=1e-5)
 
 
 def test_the_catalogue_is_scored_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +141,8 @@ def test_the_loss_is_that_of_a_slow_loop(name: str) -> None:
                 terms.append(-torch.log(share if number == 0 else 1 - share))
             query += 1
     torch.manual_seed(3)
-    found = model.losses(model.encode(), batch)["next_item"]
-    assert_close(found.detach(), torch.stack(terms).mean(), rtol=1e-4, atol=1e-5)
+    actual = model.losses(model.encode(), batch)["next_item"]
+    assert_close(actual.detach(), torch.stack(terms).mean(), rtol=1e-4, atol=1e-5)
 
 
 def test_gmf_ce_is_the_loss_of_choosing_among_all_items() -> None:

@@ -61,12 +61,12 @@ def drawn_sides(make: Callable[[], tuple[nn.Module, int, tuple[int, ...]]]) -> t
 
 def weighed(states: list[Tensor]) -> Tensor:
     """A number in which every state of every log has its own weight."""
-    found = torch.zeros((), dtype=torch.float64)
+    actual = torch.zeros((), dtype=torch.float64)
     for of_side, length in zip(states, LENGTHS, strict=True):
         known = torch.arange(of_side.shape[1]) < length[:, None]
         known_states = of_side[known]
-        found = found + (known_states * torch.arange(1.0, known_states.numel() + 1).view_as(known_states)).sum()
-    return found
+        actual = actual + (known_states * torch.arange(1.0, known_states.numel() + 1).view_as(known_states)).sum()
+    return actual
 
 
 @pytest.mark.parametrize("make", [a_gated_unit, a_filter, a_split])
@@ -76,12 +76,12 @@ def test_states_and_gradients_are_those_of_a_graph_of_every_step(
     sides, leaves = drawn_sides(make)
     expected = [slow_states(one, length) for one, length in zip(sides, LENGTHS, strict=True)]
     of_graph = torch.autograd.grad(weighed(expected), leaves, retain_graph=True)
-    found = side_by_side(sides)
-    for of_side, slow, length in zip(found, expected, LENGTHS, strict=True):
+    actual = side_by_side(sides)
+    for of_side, slow, length in zip(actual, expected, LENGTHS, strict=True):
         assert of_side.shape == slow.shape
         known = torch.arange(slow.shape[1]) < length[:, None]
         assert_close(of_side[known], slow[known])
-    for gradient, slow_gradient in zip(torch.autograd.grad(weighed(found), leaves), of_graph, strict=True):
+    for gradient, slow_gradient in zip(torch.autograd.grad(weighed(actual), leaves), of_graph, strict=True):
         assert slow_gradient.any()
         assert_close(gradient, slow_gradient)
 
@@ -93,15 +93,15 @@ def test_states_without_gradients_are_the_same(
     sides, _ = drawn_sides(make)
     with_graph = side_by_side(sides)
     with torch.no_grad():
-        for found, expected in zip(side_by_side(sides), with_graph, strict=True):
-            assert_close(found, expected, rtol=0, atol=0)
+        for actual, expected in zip(side_by_side(sides), with_graph, strict=True):
+            assert_close(actual, expected, rtol=0, atol=0)
 
 
 def test_logs_without_any_event_keep_their_shape() -> None:
     unit = GatedUnit(2, 3)
     nothing = torch.zeros(4, 1, 2, requires_grad=True)
-    found = unit.prepared(nothing, length=tensor([0, 0, 0, 0])).run()
-    assert found.shape == (4, 1, 3)
-    found[:0].sum().backward()  # type: ignore[no-untyped-call]
+    actual = unit.prepared(nothing, length=tensor([0, 0, 0, 0])).run()
+    assert actual.shape == (4, 1, 3)
+    actual[:0].sum().backward()  # type: ignore[no-untyped-call]
     assert nothing.grad is not None
     assert not nothing.grad.any()

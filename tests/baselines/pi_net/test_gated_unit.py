@@ -17,8 +17,8 @@ def test_one_step_with_given_numbers() -> None:
     unit = GatedUnit(2, 2)
     unit.gates.copy_(filled(4, 4, 0))
     unit.candidate.copy_(filled(4, 2, 1))
-    found = unit.prepared(tensor([[[0.3, -0.2]]]), start=tensor([[0.1, 0.4]])).run()
-    assert_close(found, tensor([[[0.102732, 0.343423]]]), rtol=0, atol=1e-6)
+    actual = unit.prepared(tensor([[[0.3, -0.2]]]), start=tensor([[0.1, 0.4]])).run()
+    assert_close(actual, tensor([[[0.102732, 0.343423]]]), rtol=0, atol=1e-6)
 
 
 def slow_step(unit: GatedUnit, event: Tensor, state: Tensor) -> Tensor:
@@ -50,5 +50,5 @@ def test_gates_start_open() -> None:
 
 def test_states_after_by_hand() -> None:
     states = tensor([[[1.0], [2.0], [3.0]], [[4.0], [5.0], [6.0]]])
-    found = states_after(states, tensor([[0, 3, 1], [2, 2, 0]]))
-    assert_close(found[..., 0], tensor([[0.0, 3.0, 1.0], [5.0, 5.0, 0.0]]))
+    actual = states_after(states, tensor([[0, 3, 1], [2, 2, 0]]))
+    assert_close(actual[..., 0], tensor([[0.0, 3.0, 1.0], [5.0, 5.0, 0.0]]))

@@ -131,14 +131,14 @@ def test_the_loss_is_that_of_a_slow_loop(name: str) -> None:
     model = model_of(name, MIXED)
     expected = torch.tensor(0.0)
     for number, domain in enumerate(PAIR):
-        found = []
+        actual = []
         for log in LOGS:
             for cut in range(1, len(log)):
                 later = [item for item in log[cut:] if domain.start <= item < domain.stop]
                 if later:
                     logits = slow_logits(name, model, log[:cut], number)
-                    found.append(cross_entropy(logits, tensor(later[0] - domain.start)))
-        expected += torch.stack(found).mean()
+                    actual.append(cross_entropy(logits, tensor(later[0] - domain.start)))
+        expected += torch.stack(actual).mean()
     batch = next(training_batches(MIXED, 100))
     assert_close(model.losses(model.encode(), batch)["next_item"].detach(), expected)
 
@@ -192,15 +192,15 @@ def test_a_domain_without_events_is_told_by_the_other(name: str) -> None:
     """
     model, split = trained(name)
     firsts = [5 * cluster for cluster in range(4)]
-    found = scores(model, batch_of(*([first + step for step in range(4)] for first in firsts)), split.catalogues[1])
-    assert sum(int(best) // 5 == cluster for cluster, best in enumerate(found.argmax(dim=1))) >= 3
+    actual = scores(model, batch_of(*([first + step for step in range(4)] for first in firsts)), split.catalogues[1])
+    assert sum(int(best) // 5 == cluster for cluster, best in enumerate(actual.argmax(dim=1))) >= 3
 
 
 def test_without_a_transfer_nothing_is_told() -> None:
     model = model_of("pi-net", MIXED, transfer="none")
-    found = scores(model, batch_of([5, 6], [7]), PAIR[0])
-    assert_close(found[0], found[1])
-    assert_close(found[0], model.bias.detach()[:4])
+    actual = scores(model, batch_of([5, 6], [7]), PAIR[0])
+    assert_close(actual[0], actual[1])
+    assert_close(actual[0], model.bias.detach()[:4])
 
 
 def test_one_domain_without_a_transfer_is_one_of_two() -> None:
@@ -219,10 +219,10 @@ def test_padding_and_company_change_nothing(name: str, train: Training) -> None:
     model = model_of(name, train)
     together = batch_of(*HISTORIES)
     wider = torch.cat([together.history, torch.full((len(HISTORIES), 4), 6)], dim=1)
-    found = scores(model, together)
-    assert_close(scores(model, replace(together, history=wider)), found)
+    actual = scores(model, together)
+    assert_close(scores(model, replace(together, history=wider)), actual)
     for row, history in enumerate(HISTORIES):
-        assert_close(scores(model, batch_of(history))[0], found[row])
+        assert_close(scores(model, batch_of(history))[0], actual[row])
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -253,8 +253,8 @@ def test_every_parameter_learns_from_two_domains(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_drawn_places_give_a_loss(name: str) -> None:
     model = model_of(name, MIXED, cuts=1)
-    found = model.losses(model.encode(), next(training_batches(MIXED, 100)))["next_item"]
-    assert torch.isfinite(found)
+    actual = model.losses(model.encode(), next(training_batches(MIXED, 100)))["next_item"]
+    assert torch.isfinite(actual)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -275,9 +275,9 @@ def test_three_domains_are_refused() -> None:
 def test_a_batch_where_a_domain_has_no_target_trains_the_other() -> None:
     train = replace(training_of([[0, 1, 2], [3, 1]], items=9), domains=PAIR)
     model = model_of("pi-net", train)
-    found = model.losses(model.encode(), next(training_batches(train, 100)))["next_item"]
-    found.backward()
-    assert torch.isfinite(found)
+    actual = model.losses(model.encode(), next(training_batches(train, 100)))["next_item"]
+    actual.backward()
+    assert torch.isfinite(actual)
     assert model.outputs.grad is not None
     assert model.outputs.grad[:4].abs().max() > 0
     assert not model.outputs.grad[4:].any()

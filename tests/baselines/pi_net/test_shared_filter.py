@@ -66,11 +66,11 @@ def test_questions_get_the_state_after_what_they_are_shown() -> None:
     unit = FilterTransfer(3, Members(2, 3, 3), dropped=0.5).eval()
     source, beside = torch.randn(1, 4, 3), torch.randn(1, 4, 3)
     shown = tensor([[0, 2, 4]])
-    found = told(unit, TransferInputs(source, beside, tensor([4]), source, shown, shown))
-    assert not found[0, 0].any()  # nothing is shown, nothing is told
+    actual = told(unit, TransferInputs(source, beside, tensor([4]), source, shown, shown))
+    assert not actual[0, 0].any()  # nothing is shown, nothing is told
     for query, events in ((1, 2), (2, 4)):
         alone = unit.transfer.prepared(unit.filter.prepared(source[:, :events], beside[:, :events]).run()).run()[:, -1]
-        assert_close(found[:, query], alone)
+        assert_close(actual[:, query], alone)
 
 
 def test_every_unit_has_its_input_dropped_in_training_alone() -> None:

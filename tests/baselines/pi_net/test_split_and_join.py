@@ -35,8 +35,8 @@ def test_a_split_with_given_numbers(kind: type, expected: tuple[tuple[float, flo
     unit.nobody_state.copy_(filled(2, 2, 6))
     unit.nobody_roles.copy_(filled(2, 2, 7))
     before = tensor([[[0.2, 0.1], [-0.3, 0.05]]])
-    found = unit.prepared(tensor([[[0.3, -0.2]]]), tensor([[[-0.1, 0.5]]]), start=before).run()
-    assert_close(found[0, 0], tensor(expected), rtol=0, atol=1e-6)
+    actual = unit.prepared(tensor([[[0.3, -0.2]]]), tensor([[[-0.1, 0.5]]]), start=before).run()
+    assert_close(actual[0, 0], tensor(expected), rtol=0, atol=1e-6)
 
 
 @torch.no_grad()
@@ -88,10 +88,10 @@ def test_an_attention_with_given_numbers() -> None:
     """Two of three queries and three of four keys are shown."""
     attention = weighted(2, filled(1, 6, 2))
     queries, keys = filled(3, 2, 0)[None, None], filled(4, 2, 1)[None, None]
-    found = attend_over_time(attention.fits(queries, keys), keys, tensor([[3]]), tensor([[2]]))
-    assert_close(found[0, 0, 0], tensor([-0.173934, -0.260976]), rtol=0, atol=1e-6)
+    actual = attend_over_time(attention.fits(queries, keys), keys, tensor([[3]]), tensor([[2]]))
+    assert_close(actual[0, 0, 0], tensor([-0.173934, -0.260976]), rtol=0, atol=1e-6)
     weights = tensor([0.198368, 0.364983, 0.436650])  # and the same, key by key
-    assert_close(found[0, 0, 0], weights @ keys[0, 0, :3], rtol=0, atol=1e-6)
+    assert_close(actual[0, 0, 0], weights @ keys[0, 0, :3], rtol=0, atol=1e-6)
 
 
 @torch.no_grad()
@@ -111,15 +111,15 @@ def test_a_join_is_that_of_a_slow_loop() -> None:
     unit = SplitAndJoin(3, Members(4, 5, 3), dropped=0.5).eval()
     source, beside, target = torch.randn(1, 5, 3), torch.randn(1, 5, 3), torch.randn(1, 4, 3)
     keys_shown, queries_shown = tensor([[0, 3, 2, 5]]), tensor([[2, 0, 3, 4]])
-    found = told(unit, TransferInputs(source, beside, tensor([5]), target, keys_shown, queries_shown)).detach()
+    actual = told(unit, TransferInputs(source, beside, tensor([5]), target, keys_shown, queries_shown)).detach()
     roles = slow_split(unit.split, source[0], beside[0])
     states = [unit.join.prepared(roles[None, :, role]).run()[0].detach() for role in range(4)]
     for query in range(4):
         queries = target[0, : queries_shown[0, query]]
         shown = [role_states[: keys_shown[0, query]] for role_states in states]
         by_role = torch.stack([slow_attention(unit.over_time, queries, keys) for keys in shown])
-        assert_close(found[0, query], slow_attention(unit.over_roles, queries, by_role))
-    assert not found[0, 0].any()  # no source, nothing is told
+        assert_close(actual[0, query], slow_attention(unit.over_roles, queries, by_role))
+    assert not actual[0, 0].any()  # no source, nothing is told
 
 
 def test_strongly_negative_fits_stay_finite() -> None:

@@ -43,11 +43,11 @@ def test_a_layer_is_that_of_loops(heads: int) -> None:
     node, now = torch.randn(4, WIDTH), torch.randn(TIME)
     neighbours, times = torch.randn(4, 3, WIDTH), torch.randn(4, 3, TIME)
     known = tensor([[True, True, True], [True, False, True], [False, False, True], [False, False, False]])
-    found = layer(node, now, neighbours, times, known)
+    actual = layer(node, now, neighbours, times, known)
     for row in range(4):
         there = known[row].nonzero()[:, 0].tolist()
         near = [neighbours[row, one] for one in there], [times[row, one] for one in there]
-        assert_close(found[row], by_loops(layer, node[row], now, *near), rtol=1e-4, atol=1e-5)
+        assert_close(actual[row], by_loops(layer, node[row], now, *near), rtol=1e-4, atol=1e-5)
 
 
 def test_a_span_as_a_vector_by_hand() -> None:

@@ -80,11 +80,11 @@ class Slow:
     def neighbours(self, item: int, now: float) -> list[tuple[Event, float]]:
         if not self.days:
             drawn = [self.flat[edge] for edge in self.made.edges.drawn[item].tolist() if edge >= 0]
-            found = [(event, FARTHEST) for event in drawn]
+            actual = [(event, FARTHEST) for event in drawn]
         else:
             before = sorted((event for event in self.flat if event[1] == item and event[2] < now), key=lambda e: -e[2])
-            found = [(event, now - event[2]) for event in before[: self.made.config.neighbours]]
-        return [(event, span) for event, span in found if event[0] not in self.hidden]
+            actual = [(event, now - event[2]) for event in before[: self.made.config.neighbours]]
+        return [(event, span) for event, span in actual if event[0] not in self.hidden]
 
     def attend(self, layer: int, node: Tensor, near: list[tuple[Tensor, float]]) -> Tensor:
         encode = self.made.time
@@ -130,7 +130,7 @@ def scores(made: TGSRec, batch: Batch, split: Split) -> Tensor:
 def test_scores_are_those_of_the_slow_recursion(layers: int, days: bool, score: str) -> None:
     made, split = model(world(days), layers=layers, score=score, period=7.0)
     slow, queries = Slow(made, split), split.test
-    found = scores(made, make_batch(queries), split)
+    actual = scores(made, make_batch(queries), split)
     for row in range(len(queries)):
         shown = range(queries.start[row], queries.stop[row])
         items = [int(queries.events[place]) for place in shown]
@@ -148,7 +148,7 @@ def test_scores_are_those_of_the_slow_recursion(layers: int, days: bool, score: 
             part = made.score
             hidden = [part.account.weight @ account + part.item.weight @ one + part.item.bias for one in vectors]
             expected = torch.stack([one.clamp(min=0) @ part.out[0] for one in hidden])
-        assert_close(found[row], expected, rtol=1e-3, atol=1e-4)
+        assert_close(actual[row], expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("days", [True, False])
@@ -159,7 +159,7 @@ def test_the_loss_is_that_of_the_slow_recursion(days: bool, loss: str) -> None:
     batch = next(training_batches(split.train, 2))
     slow = Slow(made, split, hidden=() if days else tuple(batch.account.tolist()))
     torch.manual_seed(5)
-    found = made.losses(made.encode(), batch)
+    actual = made.losses(made.encode(), batch)
     torch.manual_seed(5)
     rows, places = draw_places(batch.counts, 2)
     torch.rand(len(rows))  # whom to hide, in training
@@ -177,9 +177,9 @@ def test_the_loss_is_that_of_the_slow_recursion(days: bool, loss: str) -> None:
             others = [one - np.log(3 * (0.2 + share[item]) / 2) for one, item in zip(others, drawn, strict=True)]
         kept = [right] + [one for one, item in zip(others, drawn, strict=True) if item != target]
         terms.append(cross_entropy(torch.stack(kept), tensor(0)))
-    assert_close(found["next_item"], torch.stack(terms).mean(), rtol=1e-3, atol=1e-4)
+    assert_close(actual["next_item"], torch.stack(terms).mean(), rtol=1e-3, atol=1e-4)
     sizes = [made.accounts[batch.account[rows]], made.items[targets], made.items[wrong.flatten()]]
-    assert_close(found["penalty"], 1e-4 * torch.cat(sizes).square().sum(dim=1).mean())
+    assert_close(actual["penalty"], 1e-4 * torch.cat(sizes).square().sum(dim=1).mean())
 
 
 def test_each_question_of_bpr_has_a_wrong_item_of_its_own() -> None:
@@ -204,14 +204,14 @@ def test_shared_wrong_items_stand_for_the_whole_catalogue() -> None:
 def test_the_authors_penalty_is_the_length_of_the_table() -> None:
     made, split = model(world(), table_penalty=True, penalty=0.1)
     table = torch.cat([made.accounts, made.stranger[None], made.items])
-    found = made.losses(made.encode(), next(training_batches(split.train, 2)))["penalty"]
-    assert_close(found, 0.1 * table.square().sum().sqrt())
+    actual = made.losses(made.encode(), next(training_batches(split.train, 2)))["penalty"]
+    assert_close(actual, 0.1 * table.square().sum().sqrt())
 
 
 def test_another_beginning_of_time_changes_nothing() -> None:
     (made, split), (shifted, later) = model(world()), model(world(later=1000))
-    found = scores(shifted, make_batch(later.test), later)
-    assert_close(found, scores(made, make_batch(split.test), split), rtol=1e-4, atol=1e-5)
+    actual = scores(shifted, make_batch(later.test), later)
+    assert_close(actual, scores(made, make_batch(split.test), split), rtol=1e-4, atol=1e-5)
 
 
 def test_what_comes_after_a_question_is_not_heard() -> None:
@@ -221,9 +221,9 @@ def test_what_comes_after_a_question_is_not_heard() -> None:
     changed, _ = model(world(logs=other), period=1.0)
     first = make_batch(split.validation)  # asked on the days 40, 44, 34 and 36
     early = replace(first, ages=first.ages - 8)  # and eight days before
-    found, again = (scores(one, early, split) for one in (made, changed))
-    assert_close(found[[2, 3]], again[[2, 3]], rtol=0, atol=0)
-    assert not torch.allclose(found[1], again[1])
+    actual, again = (scores(one, early, split) for one in (made, changed))
+    assert_close(actual[[2, 3]], again[[2, 3]], rtol=0, atol=0)
+    assert not torch.allclose(actual[1], again[1])
 
 
 def test_the_newest_event_counts() -> None:
@@ -231,32 +231,32 @@ def test_the_newest_event_counts() -> None:
     batch = make_batch(split.test)
     history = batch.history.clone()
     history[torch.arange(4), batch.length - 1] = (batch.last + 1) % 5
-    found = scores(made, replace(batch, history=history), split)
-    assert not torch.isclose(found, scores(made, batch, split)).all(dim=1).any()
+    actual = scores(made, replace(batch, history=history), split)
+    assert not torch.isclose(actual, scores(made, batch, split)).all(dim=1).any()
 
 
 def test_without_layers_it_is_matrix_factorisation() -> None:
     made, split = model(world(), layers=0)
-    found = scores(made, make_batch(split.test), split)
-    assert_close(found, made.accounts[torch.from_numpy(split.test.account).long()] @ made.items.T)
+    actual = scores(made, make_batch(split.test), split)
+    assert_close(actual, made.accounts[torch.from_numpy(split.test.account).long()] @ made.items.T)
 
 
 @pytest.mark.parametrize("days", [True, False])
 def test_padding_strangers_and_the_batch(days: bool, tmp_path: Path) -> None:
     made, split = model(world(days))
     batch = make_batch(split.test)
-    found = scores(made, batch, split)
+    actual = scores(made, batch, split)
     wide = replace(
         batch,
         history=torch.cat([batch.history, torch.full((4, 3), 2)], dim=1),
         ages=None if batch.ages is None else torch.cat([batch.ages, torch.full((4, 3), 9.0)], dim=1),
     )
-    assert_close(scores(made, wide, split), found, rtol=1e-4, atol=1e-5)
+    assert_close(scores(made, wide, split), actual, rtol=1e-4, atol=1e-5)
     for row in range(4):
         alone = scores(made, make_batch(split.test.select(np.array([row]))), split)
-        assert_close(alone, found[row : row + 1], rtol=1e-4, atol=1e-5)
+        assert_close(alone, actual[row : row + 1], rtol=1e-4, atol=1e-5)
     again = saved_and_restored("tgsrec", made, tmp_path)
-    assert_close(scores(again, batch, split), found, rtol=0, atol=0)
+    assert_close(scores(again, batch, split), actual, rtol=0, atol=0)
     nameless = replace(batch, account=torch.full_like(batch.account, -1))
     assert_close(made.fold_in_scores(made.encode(), batch, catalogue(split)), scores(made, nameless, split))
     empty = Batch(tensor([0, -1]), torch.zeros(2, 0, dtype=torch.long), tensor([0, 0]))
@@ -267,9 +267,9 @@ def test_padding_strangers_and_the_batch(days: bool, tmp_path: Path) -> None:
 def test_a_question_without_times_is_asked_when_training_ends() -> None:
     made, split = model(world())
     timeless = replace(make_batch(split.test), ages=None)
-    found = scores(made, timeless, split)
+    actual = scores(made, timeless, split)
     made.edges.begin.fill_(torch.nan)  # nobody knows when any account began
-    assert_close(found, scores(made, timeless, split), rtol=0, atol=0)
+    assert_close(actual, scores(made, timeless, split), rtol=0, atol=0)
 
 
 def test_rounded_ages_let_no_event_hear_itself() -> None:
@@ -309,8 +309,8 @@ def test_days_only_where_there_are_times() -> None:
 )
 def test_parameter_count(settings: dict[str, object]) -> None:
     made, split = model(world(), **settings)
-    found = sum(parameter.numel() for parameter in made.parameters())
-    assert found == parameter_count(made.config, split.train.accounts, split.train.items)
+    actual = sum(parameter.numel() for parameter in made.parameters())
+    assert actual == parameter_count(made.config, split.train.accounts, split.train.items)
 
 
 def test_the_published_size() -> None:

@@ -38,14 +38,14 @@ def test_edges_before_a_day_are_those_of_a_loop(
     train = training_of(*logs)
     first = min(event[1] for log in logs for event in log)
     made = edges_of_training(train, neighbours, 1.0, days=True)
-    found = made.edges_of(tensor([item]), tensor([float(day)], dtype=torch.float64))
+    actual = made.edges_of(tensor([item]), tensor([float(day)], dtype=torch.float64))
     events = [(then - first, row, what) for row, log in enumerate(logs) for what, then in log]
     expected = sorted((then for then, _, what in events if what == item and then < day), reverse=True)[:neighbours]
-    known = found.known[0]
-    assert found.day[0][known].tolist() == expected
+    known = actual.known[0]
+    assert actual.day[0][known].tolist() == expected
     assert known.tolist() == [True] * len(expected) + [False] * (neighbours - len(expected))
-    assert_close(found.span[0][known], tensor([day - then for then in expected], dtype=torch.float32))
-    assert (made.item[found.which[0][known]] == item).all()
+    assert_close(actual.span[0][known], tensor([day - then for then in expected], dtype=torch.float32))
+    assert (made.item[actual.which[0][known]] == item).all()
 
 
 def test_what_stands_before_an_edge_in_its_own_log() -> None:
@@ -53,10 +53,10 @@ def test_what_stands_before_an_edge_in_its_own_log() -> None:
     edges = tensor([2, 3, 4])  # the third of the first log, the first and the second of the second
     with_days = edges_of_training(train, 2, 1.0, days=True).items_before(edges)
     without = edges_of_training(train, 2, 1.0, days=False).items_before(edges)
-    for found in (with_days, without):
-        assert found.known.tolist() == [[True, True], [False, False], [True, False]]
-        assert found.which[0].tolist() == [2, 1]  # the newest first
-        assert found.which[2, 0].tolist() == 3
+    for actual in (with_days, without):
+        assert actual.known.tolist() == [[True, True], [False, False], [True, False]]
+        assert actual.which[0].tolist() == [2, 1]  # the newest first
+        assert actual.which[2, 0].tolist() == 3
     assert with_days.span[0].tolist() == [1, 4]
     assert with_days.span[2, 0].tolist() == 5
     assert without.span.tolist() == [[1, 2]] * 3
@@ -79,10 +79,10 @@ def test_edges_without_days_are_drawn_evenly_and_none_twice() -> None:
 def test_edges_without_days_are_all_equally_far() -> None:
     made = edges_of_training(training_of([(1, 0), (2, 3), (1, 4)], [(1, 1), (4, 6)]), 4, 1.0, days=False)
     assert isinstance(made, RankEdges)
-    found = made.edges_of(tensor([1, 3]), torch.zeros(2))
-    assert found.known.tolist() == [[True, True, True, False], [False] * 4]
-    assert sorted(found.which[0, :3].tolist()) == [0, 2, 3]
-    assert (found.span == FARTHEST).all()
+    actual = made.edges_of(tensor([1, 3]), torch.zeros(2))
+    assert actual.known.tolist() == [[True, True, True, False], [False] * 4]
+    assert sorted(actual.which[0, :3].tolist()) == [0, 2, 3]
+    assert (actual.span == FARTHEST).all()
 
 
 def test_when_a_question_is_asked() -> None:
@@ -115,5 +115,5 @@ def test_whose_questions_have_no_date() -> None:
 def test_a_moment_that_is_only_rounded_up_hears_no_more() -> None:
     made = edges_of_training(training_of([(1, 0), (1, 5), (2, 9)]), 3, 7.0, days=True)
     for rounding, expected in ((1e-4, [0.0]), (0.1, [5.0, 0.0])):
-        found = made.edges_of(tensor([1]), tensor([5 + rounding], dtype=torch.float64))
-        assert found.day[found.known].tolist() == expected
+        actual = made.edges_of(tensor([1]), tensor([5 + rounding], dtype=torch.float64))
+        assert actual.day[actual.known].tolist() == expected

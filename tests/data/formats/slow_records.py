@@ -20,17 +20,17 @@ def slow_records(data: bytes, separator: bytes = b",") -> list[SlowRecord]:
     data = data.removeprefix(b"\xef\xbb\xbf")
     if data and not data.endswith(b"\n"):
         data += b"\n"
-    found, start, line = [], 0, 1
+    actual, start, line = [], 0, 1
     while start < len(data):
         fields, end, stray_return = _fields(data, start, separator)
         legal = fields is not None and (b"\n" not in data[start : end - 1] or end - start <= LONGEST + 1)
         if not legal:
             fields, end = None, data.index(b"\n", start) + 1
         text = data[start : end - 1].removesuffix(b"\r")
-        found.append(SlowRecord(line, text, legal, tuple(fields or ()), stray_return))
+        actual.append(SlowRecord(line, text, legal, tuple(fields or ()), stray_return))
         line += data.count(b"\n", start, end)
         start = end
-    return found
+    return actual
 
 
 def slow_rows(data: bytes, separator: bytes, account: int, item: int, time: int | None) -> tuple[int, list[SlowRecord]]:

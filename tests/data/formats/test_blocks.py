@@ -123,14 +123,14 @@ def test_zstandard_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_an_endless_record_is_cut_and_the_next_line_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"first\n" + b"x" * (3 * LONGEST_RECORD) + b"\nnext\nlast")
-    found = records(path, block_bytes=2**18)
-    assert [(record.line, record.data[:5]) for record in found] == [
+    actual = records(path, block_bytes=2**18)
+    assert [(record.line, record.data[:5]) for record in actual] == [
         (1, b"first"),
         (2, b"xxxxx"),
         (3, b"next"),
         (4, b"last"),
     ]
-    assert len(found[1].data) > LONGEST_RECORD
+    assert len(actual[1].data) > LONGEST_RECORD
 
 
 def test_a_quote_never_closed_costs_its_own_line_alone(tmp_path: Path) -> None:
@@ -139,9 +139,9 @@ def test_a_quote_never_closed_costs_its_own_line_alone(tmp_path: Path) -> None:
     lines[10], lines[-5] = b'"row 000010', b'"row 000011'
     path.write_bytes(b"\n".join(lines))
     for block_bytes in (2**18, 2**21, 2**23):
-        found = records(path, ",", block_bytes)
-        assert [record.line for record in found] == list(range(1, len(lines) + 1))
-        assert [record.data for record in found] == lines
+        actual = records(path, ",", block_bytes)
+        assert [record.line for record in actual] == list(range(1, len(lines) + 1))
+        assert [record.data for record in actual] == lines
 
 
 @pytest.mark.parametrize(("size", "count"), [(LONGEST_RECORD, 1), (LONGEST_RECORD + 1, 2)])
@@ -149,8 +149,8 @@ def test_the_longest_record_that_may_span_lines(tmp_path: Path, size: int, count
     path = tmp_path / "log"
     path.write_bytes(b'first\n"' + b"x" * (size - 4) + b'\ny"\nlast\n')
     for block_bytes in (2**18, 2**20, 2**20 + 8, 2**23):
-        found = records(path, ",", block_bytes)
-        assert [record.data[-2:] for record in found] == [b"st", *([b'y"'] if count == 1 else [b"xx", b'y"']), b"st"]
+        actual = records(path, ",", block_bytes)
+        assert [record.data[-2:] for record in actual] == [b"st", *([b'y"'] if count == 1 else [b"xx", b'y"']), b"st"]
 
 
 def test_what_a_fast_parser_may_have() -> None:

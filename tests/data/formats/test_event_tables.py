@@ -421,9 +421,9 @@ def test_rows_read_and_rejected_are_the_rows_of_the_file(
         tally = Tally(folder)
         with blocks_of(block_bytes):
             reader = TableReader(folder / "log", Separated(separator, quoted=True), tally, {}, "s")
-            found = [row[:2] for frame in reader.frames() for row in frame.rows()]
-        assert (tally.rows, len(found), tally.rejected) == (count, len(good), count - len(good)), data
-        assert found == expected
+            actual = [row[:2] for frame in reader.frames() for row in frame.rows()]
+        assert (tally.rows, len(actual), tally.rejected) == (count, len(good), count - len(good)), data
+        assert actual == expected
 
 
 VALUES = [

@@ -40,8 +40,8 @@ def test_a_variant_is_the_model_with_another_part(name: str) -> None:
     assert type(model) is LightGC2N
     inside = [getattr(model.convolution, part, None) for part in ("to_items", "routing")]
     kinds = [None if part is None else type(part) for part in inside]
-    found = (type(model.convolution), *kinds, type(model.alignment), model.config.contrast_weight)
-    assert found == PARTS[name]
+    actual = (type(model.convolution), *kinds, type(model.alignment), model.config.contrast_weight)
+    assert actual == PARTS[name]
 
 
 def test_nobody_subclasses_the_model_and_it_never_asks_what_it_is() -> None:

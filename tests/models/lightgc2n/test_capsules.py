@@ -123,5 +123,5 @@ def test_a_sum_of_users_by_hand() -> None:
 
 def test_routing_weights_by_hand() -> None:
     # lengths 5 and 15; an account of nobody is everybody's alike
-    found = routing_weights(tensor([[[3.0, 4.0], [9.0, 12.0]], [[0.0, 0.0], [0.0, 0.0]]]))
-    assert_close(found, tensor([[0.25, 0.75], [0.5, 0.5]]))
+    actual = routing_weights(tensor([[[3.0, 4.0], [9.0, 12.0]], [[0.0, 0.0], [0.0, 0.0]]]))
+    assert_close(actual, tensor([[0.25, 0.75], [0.5, 0.5]]))

@@ -91,7 +91,7 @@ def slowly(
     got = [sum(after == item for _, after in steps) for item in range(ITEMS)]
     item = squash(convolution.to_items(items))
     user = squash(convolution.to_users(accounts))
-    found, total = [item], user
+    actual, total = [item], user
     for layer in convolution.layers:
         next_item, next_user = torch.zeros_like(item), torch.zeros_like(user)
         for i in range(ITEMS):
@@ -113,9 +113,9 @@ def slowly(
                     message = message + layer.from_matches(share * item[i])
                 next_user[k, h] = squash(message)
         item, user = next_item, next_user
-        found.append(item)
+        actual.append(item)
         total = total + user
-    return found, total
+    return actual, total
 
 
 @settings(max_examples=5)
@@ -135,8 +135,8 @@ def test_capsules_are_those_of_a_slow_loop(logs: list[list[int]]) -> None:
     leaves = [items, accounts, *convolution.layers.parameters(), *convolution.to_items.parameters()]
     gradients = []
     for outputs in (fast, slow):
-        mixtures = [torch.linspace(-1, 1, found.numel()).view_as(found) for found in outputs]
-        whole = sum((found * mix).sum() for found, mix in zip(outputs, mixtures, strict=True))
+        mixtures = [torch.linspace(-1, 1, actual.numel()).view_as(actual) for actual in outputs]
+        whole = sum((actual * mix).sum() for actual, mix in zip(outputs, mixtures, strict=True))
         gradients.append(torch.autograd.grad(whole + sum(0 * leaf.sum() for leaf in leaves), leaves))
     for quick, slowed in zip(fast, slow, strict=True):
         assert_close(quick, slowed, rtol=1e-5, atol=1e-5)
@@ -146,8 +146,8 @@ def test_capsules_are_those_of_a_slow_loop(logs: list[list[int]]) -> None:
 
 
 def test_capsules_of_every_layer_are_shorter_than_one() -> None:
-    found = capsule_convolution(UNEVEN, layers=5).items(torch.randn(ITEMS, WIDTH) * 50, torch.randn(5, WIDTH) * 50)
-    assert all((layer.norm(dim=1) <= 1 + 1e-6).all() for layer in found)
+    actual = capsule_convolution(UNEVEN, layers=5).items(torch.randn(ITEMS, WIDTH) * 50, torch.randn(5, WIDTH) * 50)
+    assert all((layer.norm(dim=1) <= 1 + 1e-6).all() for layer in actual)
 
 
 def test_neighbours_by_hand() -> None:
@@ -161,10 +161,10 @@ def test_neighbours_by_hand() -> None:
 def test_ownership_sums_to_one_over_users_and_to_nothing_on_padding() -> None:
     convolution, start = capsule_convolution(UNEVEN), torch.randn(5, WIDTH)
     near = GraphNeighbours(build_graph(training_of(UNEVEN)))(torch.arange(5), start)
-    found = convolution.ownership(near, convolution.items(torch.randn(ITEMS, WIDTH), start))
-    assert found.shape == (5, USERS, 20)
-    assert_close(found.sum(dim=1), near.known.float())
-    assert found.min() >= 0
+    actual = convolution.ownership(near, convolution.items(torch.randn(ITEMS, WIDTH), start))
+    assert actual.shape == (5, USERS, 20)
+    assert_close(actual.sum(dim=1), near.known.float())
+    assert actual.min() >= 0
 
 
 def test_ownership_is_the_last_layers_attention() -> None:
@@ -188,10 +188,10 @@ def test_a_plain_convolution_by_hand() -> None:
         convolution.project.bias.zero_()
     items, account = tensor([[1.0, 0.0], [0.0, 1.0]]), tensor([[3.0, 5.0]])
     near = GraphNeighbours(build_graph(training_of([[0, 1]], items=2)))(tensor([0]), account)
-    found = convolution.items(items, account)
+    actual = convolution.items(items, account)
     half = 2**-0.5  # 1 / √(the account's degree 2 · the item's degree 1)
-    assert_close(found[1], tensor([[3.0 * half, 5.0 * half], [3.0 * half + 1.0, 5.0 * half]]))
-    assert_close(convolution.accounts(near, found), tensor([[3.0 + half, 5.0 + half]]))
+    assert_close(actual[1], tensor([[3.0 * half, 5.0 * half], [3.0 * half + 1.0, 5.0 * half]]))
+    assert_close(convolution.accounts(near, actual), tensor([[3.0 + half, 5.0 + half]]))
 
 
 def test_no_convolution_is_a_projection() -> None:
@@ -206,8 +206,8 @@ def test_graphs_with_next_to_no_edges(logs: list[list[int]]) -> None:
     convolution, accounts = capsule_convolution(logs, items=2), torch.randn(len(logs), WIDTH, requires_grad=True)
     items = torch.randn(2, WIDTH, requires_grad=True)
     near = GraphNeighbours(build_graph(training_of(logs, 2)))(torch.arange(len(logs)), accounts)
-    found = convolution.items(items, accounts)
-    (sum(layer.sum() for layer in found) + convolution.accounts(near, found).sum()).backward()
+    actual = convolution.items(items, accounts)
+    (sum(layer.sum() for layer in actual) + convolution.accounts(near, actual).sum()).backward()
     for leaf in (items, accounts):
         assert leaf.grad is not None
         assert torch.isfinite(leaf.grad).all()

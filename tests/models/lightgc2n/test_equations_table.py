@@ -31,11 +31,11 @@ FORMULAS = table("How many parameters")
 
 def marks(source: str) -> set[int]:
     """The numbers of all equations that a source names: Eq. 5; Eq. 15, 16; Eq. 12 to 14."""
-    found: set[int] = set()
+    actual: set[int] = set()
     for first, rest in re.findall(r"Eq\. (\d+)((?:, \d+| to \d+)*)", source):
         numbers = [int(first), *map(int, re.findall(r"\d+", rest))]
-        found |= set(range(numbers[0], numbers[-1] + 1)) if "to" in rest else set(numbers)
-    return found
+        actual |= set(range(numbers[0], numbers[-1] + 1)) if "to" in rest else set(numbers)
+    return actual
 
 
 def test_marks_by_hand() -> None:
@@ -52,10 +52,10 @@ def test_every_equation_has_a_row_in_both_tables() -> None:
 @pytest.mark.parametrize("number", EQUATIONS)
 def test_the_function_computes_the_equation(number: int) -> None:
     module, name = PLACES[str(number)][1].strip("`").split(":")
-    found: Any = importlib.import_module(module)
+    actual: Any = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
-    assert number in marks(inspect.getsource(inspect.unwrap(found))), f"{name} has no mark Eq. {number}"
+        actual = getattr(actual, part)
+    assert number in marks(inspect.getsource(inspect.unwrap(actual))), f"{name} has no mark Eq. {number}"
 
 
 @pytest.mark.parametrize("number", EQUATIONS)
@@ -67,8 +67,8 @@ def test_the_test_exists(number: int) -> None:
 
 def test_no_mark_in_the_source_is_of_another_paper() -> None:
     parts = [ROOT / "lightgc2n" / part for part in ("graph", "layers", "models")]
-    found = {n for part in parts for path in part.rglob("*.py") for n in marks(path.read_text(encoding="utf-8"))}
-    assert found == set(EQUATIONS)
+    actual = {n for part in parts for path in part.rglob("*.py") for n in marks(path.read_text(encoding="utf-8"))}
+    assert actual == set(EQUATIONS)
 
 
 @pytest.mark.parametrize("name", VARIANTS)

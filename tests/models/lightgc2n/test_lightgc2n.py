@@ -61,14 +61,14 @@ def test_rows_are_the_aligned_items() -> None:
 def test_scores_are_those_of_a_slow_loop(pooling: str) -> None:
     model = model_of(pooling=pooling)
     encoded, batch = model.encode(), asked_batch()
-    for row, found in enumerate(scores(model, batch)):
+    for row, actual in enumerate(scores(model, batch)):
         log, owner = batch.history[row, : batch.length[row]].tolist(), int(batch.account[row])
         trained = SPLIT.train.events[SPLIT.train.offsets[owner] : SPLIT.train.offsets[owner + 1]].tolist()
         items = tensor([sorted({*log, *trained})])  # all that is known of the account
         near = Neighbourhood(model.account_embeddings[[owner]], items, torch.ones_like(items, dtype=torch.bool))
         account = model.convolution.accounts(near, encoded.layers)[0]
         both = torch.cat([prefixes(encoded.rows, log, pooling)[-1], account])
-        assert_close(found, model.head.weight @ both + model.head.bias, rtol=1e-4, atol=1e-5)
+        assert_close(actual, model.head.weight @ both + model.head.bias, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
@@ -85,8 +85,8 @@ def test_the_loss_of_the_next_item_is_that_of_a_slow_loop(pooling: str, targets:
         for prefix, target in examples if targets == "all" else examples[-1:]:
             logits = model.head(torch.cat([prefix, accounts[account]]))
             terms.append(-torch.log_softmax(logits, dim=0)[target].item())
-    found = model.losses(encoded, one_batch(train))["next_item"].item()
-    assert found == pytest.approx(sum(terms) / len(terms), rel=1e-5)
+    actual = model.losses(encoded, one_batch(train))["next_item"].item()
+    assert actual == pytest.approx(sum(terms) / len(terms), rel=1e-5)
     assert len(terms) == train.examples
 
 
@@ -104,8 +104,8 @@ def test_the_contrast_is_the_mean_over_the_events(negatives: str) -> None:
         ).item()
         for item in (1, 4, 1, 1, 2)
     ]
-    found = model.losses(encoded, one_batch(train))["contrast"].item()
-    assert found == pytest.approx(0.5 * sum(each) / 5, rel=1e-5)
+    actual = model.losses(encoded, one_batch(train))["contrast"].item()
+    assert actual == pytest.approx(0.5 * sum(each) / 5, rel=1e-5)
 
 
 @pytest.mark.parametrize("negatives", ["batch", "all"])
@@ -186,9 +186,9 @@ LOGS = [("a", "p q r p q"), ("b", "q r p q r s p"), ("c", "r r q p p"), ("d", "p
 def scores_by_name(model: LightGC2N, data: Dataset) -> dict[tuple[str, str], float]:
     """(account, item) -> score."""
     split = split_dataset(data, SplitConfig())
-    found = scores(model, make_batch(split.test)).tolist()
+    actual = scores(model, make_batch(split.test)).tolist()
     owners = [data.accounts[owner] for owner in split.test.owner]
-    return {(a, i): x for a, row in zip(owners, found, strict=True) for i, x in zip(data.items, row, strict=True)}
+    return {(a, i): x for a, row in zip(owners, actual, strict=True) for i, x in zip(data.items, row, strict=True)}
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -306,9 +306,9 @@ def test_known_and_unseen_accounts_share_a_batch() -> None:
     model, known = model_of(), asked_batch()
     mixed = replace(known, account=torch.where(torch.arange(len(known.account)) % 2 == 0, UNSEEN, known.account))
     unseen = replace(known, account=torch.full_like(known.account, UNSEEN))
-    found = scores(model, mixed)
-    assert_close(found[1::2], scores(model, known)[1::2])
-    assert_close(found[::2], scores(model, unseen)[::2])
+    actual = scores(model, mixed)
+    assert_close(actual[1::2], scores(model, known)[1::2])
+    assert_close(actual[::2], scores(model, unseen)[::2])
 
 
 @pytest.mark.parametrize("account", [0, UNSEEN])

@@ -37,13 +37,13 @@ def test_losses_and_gradients_agree(settings: dict[str, object], targets: str, m
         for parameter in model.parameters():  # weights as large as trained ones
             parameter.mul_(2)
     batch = next(training_batches(train, 1000))
-    found = []
+    actual = []
     for losses in (model.losses(model.encode(), batch), plain_losses(model, batch)):
         gradients = torch.autograd.grad(
             torch.stack(list(losses.values())).sum(), list(model.parameters()), allow_unused=True
         )
-        found.append((losses, gradients))
-    (fast, fast_gradients), (plain, plain_gradients) = found
+        actual.append((losses, gradients))
+    (fast, fast_gradients), (plain, plain_gradients) = actual
     for name in plain:
         assert_close(fast[name], plain[name], rtol=1e-5, atol=1e-6)
     for (name, _), one, other in zip(model.named_parameters(), fast_gradients, plain_gradients, strict=True):

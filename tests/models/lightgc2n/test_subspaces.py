@@ -24,14 +24,14 @@ def test_affinity_by_hand() -> None:
 
 
 def test_affinity_of_an_item_in_no_subspace_is_even() -> None:
-    found = subspace_affinity(torch.zeros(1, 3), torch.randn(4, 3), smoothing=1e-12)
-    assert_close(found, torch.full((1, 4), 0.25))
+    result = subspace_affinity(torch.zeros(1, 3), torch.randn(4, 3), smoothing=1e-12)
+    assert_close(result, torch.full((1, 4), 0.25))
 
 
 def test_refinement_by_hand() -> None:
     # Bases (2, 0) and (0, 1). Projections of (3, 5): (3, 0) and (0, 5), mixed by 0.25 and 0.75.
-    found = refine(tensor([[3.0, 5.0]]), tensor([[2.0, 0.0], [0.0, 1.0]]), tensor([[0.25, 0.75]]))
-    assert_close(found, tensor([[0.25 * 3, 0.75 * 5]]))
+    result = refine(tensor([[3.0, 5.0]]), tensor([[2.0, 0.0], [0.0, 1.0]]), tensor([[0.25, 0.75]]))
+    assert_close(result, tensor([[0.25 * 3, 0.75 * 5]]))
 
 
 def test_refinement_projects() -> None:
@@ -65,14 +65,14 @@ def test_contrast_is_that_of_a_slow_loop(temperature: float) -> None:
 
 def test_contrast_by_hand() -> None:
     # ê = (1, 0) matches its own z = (2, 0) by 2 and the other, (0, 1), by 0; β = 1
-    found = contrast(tensor([[2.0, 0.0], [0.0, 1.0]]), tensor([[9.0, 0.0]]), tensor([0]), 1.0, tensor([1.0]))
-    assert_close(found, tensor(-math.log(math.exp(2) / (math.exp(2) + 1))))
+    result = contrast(tensor([[2.0, 0.0], [0.0, 1.0]]), tensor([[9.0, 0.0]]), tensor([0]), 1.0, tensor([1.0]))
+    assert_close(result, tensor(-math.log(math.exp(2) / (math.exp(2) + 1))))
 
 
 def test_padding_among_the_refined_takes_no_part_in_the_contrast() -> None:
     refined, original = tensor([[2.0, 0.0], [0.0, 1.0], [7.0, 7.0]]), tensor([[9.0, 0.0]])
-    found = contrast(refined, original, tensor([0]), 1.0, tensor([1.0]), tensor([False, False, True]))
-    assert_close(found, contrast(refined[:2], original, tensor([0]), 1.0, tensor([1.0])))
+    result = contrast(refined, original, tensor([0]), 1.0, tensor([1.0]), tensor([False, False, True]))
+    assert_close(result, contrast(refined[:2], original, tensor([0]), 1.0, tensor([1.0])))
 
 
 def test_alignment_by_hand() -> None:
@@ -96,26 +96,26 @@ def test_alignment_refines_by_its_own_bases() -> None:
 def test_no_alignment_leaves_items_alone() -> None:
     none, items = NoAlignment(), torch.randn(3, 2)
     none.start_from(items)
-    assert all(found is items for found in none(items))
+    assert all(result is items for result in none(items))
 
 
-def up_to_sign(found: Tensor) -> list[list[float]]:
-    return sorted([round(abs(x), 4) for x in row] for row in found.tolist())
+def up_to_sign(result: Tensor) -> list[list[float]]:
+    return sorted([round(abs(x), 4) for x in row] for row in result.tolist())
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_bases_are_the_directions_of_the_clusters(seed: int) -> None:
     """Half of the starts draw two equal items, so that one cluster is empty and must be seeded again."""
     items = tensor([[3.0, 0.0]] * 3 + [[0.0, 5.0]] * 3)
-    found = bases_by_clusters(items, 2, torch.Generator().manual_seed(seed))
-    assert up_to_sign(found) == [[0.0, 1.0], [1.0, 0.0]]
+    result = bases_by_clusters(items, 2, torch.Generator().manual_seed(seed))
+    assert up_to_sign(result) == [[0.0, 1.0], [1.0, 0.0]]
 
 
 def test_a_base_is_the_first_right_singular_vector() -> None:
     items = tensor([[1.0, 0.1], [2.0, -0.1], [3.0, 0.0]])
     expected = torch.linalg.svd(items).Vh[0]
-    found = bases_by_clusters(items, 1, torch.Generator().manual_seed(0))
-    assert up_to_sign(found) == up_to_sign(expected[None])
+    result = bases_by_clusters(items, 1, torch.Generator().manual_seed(0))
+    assert up_to_sign(result) == up_to_sign(expected[None])
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def test_a_base_is_the_first_right_singular_vector() -> None:
     ids=["one item", "all equal", "all nothing", "fewer items than clusters"],
 )
 def test_bases_are_finite_whatever_the_items(items: Tensor) -> None:
-    found = bases_by_clusters(items, 5, torch.Generator().manual_seed(0))
-    assert found.shape == (5, 3)
-    assert torch.isfinite(found).all()
-    assert (found.norm(dim=1) <= 1 + 1e-5).all()
+    result = bases_by_clusters(items, 5, torch.Generator().manual_seed(0))
+    assert result.shape == (5, 3)
+    assert torch.isfinite(result).all()
+    assert (result.norm(dim=1) <= 1 + 1e-5).all()
 
 
 def test_alignment_starts_from_the_clusters() -> None:

@@ -48,14 +48,14 @@ def test_the_loss_is_that_of_scores_asked_one_by_one(name: str) -> None:
         "lightgc2n-plus-wo-steps", SPLIT.train, {}
     ).followers  # they leave out the step asked for
     batch = one_batch()
-    found = model.losses(model.encode(), batch)["next_item"]
+    actual = model.losses(model.encode(), batch)["next_item"]
     logits = []
     for row, place in zip(
         (batch.at // batch.log.shape[1]).tolist(), (batch.at % batch.log.shape[1]).tolist(), strict=True
     ):
         history = batch.log[row, : place + 1][None]
         logits.append(scores(model, Batch(torch.tensor([0]), history, torch.tensor([place + 1]))))
-    assert_close(found, cross_entropy(torch.cat(logits), batch.target), rtol=1e-4, atol=1e-5)
+    assert_close(actual, cross_entropy(torch.cat(logits), batch.target), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("reach", "longest"), [(1, 100), (3, 100), (3, 4)])
@@ -164,9 +164,9 @@ def test_where_no_balance_is_better_there_is_none() -> None:
 
 def test_ownership_sums_to_one_over_the_latent_users() -> None:
     model, batch = plus(), asked_batch()
-    found = model.latent_users(model.encode(), batch)
-    assert_close(found.ownership.sum(dim=1), batch.known.float())
-    assert_close(found.weight.sum(dim=1), torch.ones(len(batch.length)))
+    actual = model.latent_users(model.encode(), batch)
+    assert_close(actual.ownership.sum(dim=1), batch.known.float())
+    assert_close(actual.weight.sum(dim=1), torch.ones(len(batch.length)))
     alone = plus("lightgc2n-plus-wo-people")
     with pytest.raises(SettingError, match="no latent users"):
         alone.latent_users(alone.encode(), batch)

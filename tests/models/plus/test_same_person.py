@@ -46,18 +46,18 @@ def test_the_weights_of_the_past_by_hand() -> None:
     with torch.no_grad():
         state.fading.copy_(tensor([[0.0, math.log(0.5), math.log(0.25)]]))
     like = tensor([[[[1.0, 0.2, 0.4], [0.2, 1.0, 0.6], [0.4, 0.6, 1.0]]]])
-    found = state.weights(like)[0, 0]
-    found = found / found.sum(dim=-1, keepdim=True)
-    assert_close(found[0], tensor([1.0, 0.0, 0.0]))
-    assert_close(found[1], tensor([0.2 * 0.5, 1.0, 0.0]) / 1.1)
-    assert_close(found[2], tensor([0.4 * 0.25, 0.6 * 0.5, 1.0]) / 1.4)
+    actual = state.weights(like)[0, 0]
+    actual = actual / actual.sum(dim=-1, keepdim=True)
+    assert_close(actual[0], tensor([1.0, 0.0, 0.0]))
+    assert_close(actual[1], tensor([0.2 * 0.5, 1.0, 0.0]) / 1.1)
+    assert_close(actual[2], tensor([0.4 * 0.25, 0.6 * 0.5, 1.0]) / 1.4)
 
 
 def test_a_state_by_a_loop_over_events() -> None:
     torch.manual_seed(0)
     state, events = PersonState(width=3, views=2, longest=5, drop=0.0).eval(), torch.randn(1, 4, 3)
     like = torch.rand(1, 2, 4, 4)
-    found = state(events, like)[0]
+    actual = state(events, like)[0]
     for now in range(4):
         heard = []
         for view in range(2):
@@ -68,7 +68,7 @@ def test_a_state_by_a_loop_over_events() -> None:
         whole = state.own(events[0, now]) + state.gather(torch.cat(heard))
         flat = (whole - whole.mean()) / (whole.var(unbiased=False) + 1e-5).sqrt()
         wanted = state.norm(whole + state.outer(torch.relu(state.inner(flat))))
-        assert_close(found[now], wanted, rtol=1e-4, atol=1e-5)
+        assert_close(actual[now], wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_the_future_never_reaches_a_state() -> None:

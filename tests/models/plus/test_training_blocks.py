@@ -113,15 +113,15 @@ def test_blocks_of_any_size_have_the_loss_and_gradients_of_a_slow_loop(cells: in
     loss = model.losses(model.encode(), batch)["next_item"]
     wanted = slow_loss(model)
     assert_close(loss, wanted, rtol=1e-5, atol=1e-6)
-    found = torch.autograd.grad(3 * loss, weights)
-    for name, one, other in zip(names, found, torch.autograd.grad(wanted, weights), strict=True):
+    actual = torch.autograd.grad(3 * loss, weights)
+    for name, one, other in zip(names, actual, torch.autograd.grad(wanted, weights), strict=True):
         assert_close(one, 3 * other, rtol=1e-3, atol=2e-6, msg=lambda text, name=name: f"{name}: {text}")
 
 
 @pytest.mark.parametrize("name", PLUS_VARIANTS)
 def test_blocks_train_with_the_dropout_of_a_whole_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     train = training_of(LOGS, items=ITEMS)
-    found = []
+    actual = []
     for count in (10**9, 31):
         hold(count, monkeypatch)
         model, batch = plus(train, name, dropout=0.5), whole_batch(train)
@@ -130,8 +130,8 @@ def test_blocks_train_with_the_dropout_of_a_whole_batch(name: str, monkeypatch: 
         loss = model.losses(model.encode(), batch)["next_item"]
         loss.backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
-        found.append([loss.detach(), *(parameter.grad for parameter in model.parameters())])
-    for one, other in zip(*found, strict=True):
+        actual.append([loss.detach(), *(parameter.grad for parameter in model.parameters())])
+    for one, other in zip(*actual, strict=True):
         assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
@@ -139,8 +139,8 @@ def test_a_block_without_gradients_has_the_same_loss(cells: int) -> None:
     train = training_of(LOGS, items=ITEMS)
     model, batch = plus(train), whole_batch(train)
     with torch.no_grad():
-        found = model.losses(model.encode(), batch)["next_item"]
-    assert_close(found, model.losses(model.encode(), batch)["next_item"].detach())
+        actual = model.losses(model.encode(), batch)["next_item"]
+    assert_close(actual, model.losses(model.encode(), batch)["next_item"].detach())
 
 
 def test_logs_are_scored_alike_however_many_are_read_at_once(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,11 +148,11 @@ def test_logs_are_scored_alike_however_many_are_read_at_once(cells: int, monkeyp
     model, domain = plus(train).eval(), Domain("all", 0, ITEMS)
     logs = [torch.tensor(log[-LONGEST:]) for log in LOGS]
     history, length = pad_sequence(logs, batch_first=True), torch.tensor([len(log) for log in logs])
-    found = model.scores(model.encode(), Batch(torch.zeros_like(length), history, length), domain)
+    actual = model.scores(model.encode(), Batch(torch.zeros_like(length), history, length), domain)
     hold(10**9, monkeypatch)
     for row, log in enumerate(logs):
         alone = Batch(torch.tensor([0]), log[None], torch.tensor([len(log)]))
-        assert_close(found[row], model.scores(model.encode(), alone, domain)[0], rtol=1e-5, atol=1e-6)
+        assert_close(actual[row], model.scores(model.encode(), alone, domain)[0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("most", [1, 13, 31, 64])

@@ -21,10 +21,10 @@ def followers(kept: int = 4, newest: int = 2) -> Transitions:
 
 
 def test_the_most_frequent_followers_come_first() -> None:
-    found = count_transitions(training_of(LOGS, items=4), kept=3)
-    assert found["columns"].tolist() == [[1, 2, 0], [0, 0, 0], [1, 0, 0], [0, 0, 0]]
-    assert found["counts"].tolist() == [[3, 1, 0], [2, 0, 0], [1, 0, 0], [0, 0, 0]]
-    assert found["leaving"].tolist() == [4, 2, 1, 0]
+    actual = count_transitions(training_of(LOGS, items=4), kept=3)
+    assert actual["columns"].tolist() == [[1, 2, 0], [0, 0, 0], [1, 0, 0], [0, 0, 0]]
+    assert actual["counts"].tolist() == [[3, 1, 0], [2, 0, 0], [1, 0, 0], [0, 0, 0]]
+    assert actual["leaving"].tolist() == [4, 2, 1, 0]
     assert count_transitions(training_of(LOGS, items=4), kept=1)["counts"].tolist() == [[3], [2], [1], [0]]
 
 
@@ -89,12 +89,12 @@ def test_without_followers_nothing_is_added() -> None:
 
 
 def test_followers_up_to_two_steps_on_count_by_half() -> None:
-    found = count_transitions(training_of(LOGS, items=4), kept=3, reach=2)
+    actual = count_transitions(training_of(LOGS, items=4), kept=3, reach=2)
     # Two steps on: 0 to 0 twice, 1 to 1 once, 0 to 1 once, each a half.
-    assert found["columns"].tolist() == [[1, 0, 2], [0, 1, 0], [1, 0, 0], [0, 0, 0]]
-    assert found["counts"].tolist() == [[3.5, 1, 1], [2, 0.5, 0], [1, 0, 0], [0, 0, 0]]
-    assert found["leaving"].tolist() == [5.5, 2.5, 1, 0]
+    assert actual["columns"].tolist() == [[1, 0, 2], [0, 1, 0], [1, 0, 0], [0, 0, 0]]
+    assert actual["counts"].tolist() == [[3.5, 1, 1], [2, 0.5, 0], [1, 0, 0], [0, 0, 0]]
+    assert actual["leaving"].tolist() == [5.5, 2.5, 1, 0]
 
 
-def _totals(found: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    return torch.zeros(1, 4).scatter_add(1, *found)
+def _totals(actual: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    return torch.zeros(1, 4).scatter_add(1, *actual)

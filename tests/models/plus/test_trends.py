@@ -57,11 +57,11 @@ def test_decayed_counts_are_those_of_a_slow_loop() -> None:
     days = np.sort(random.integers(0, 40, 60)).astype(np.float32)
     items = random.integers(0, 7, 60).astype(np.int32)
     looked = np.array([5, 17, 30, 41], dtype=np.float32)
-    for look, found in zip(looked, decayed_counts(days, items, 7, looked, 4.0), strict=True):
+    for look, actual in zip(looked, decayed_counts(days, items, 7, looked, 4.0), strict=True):
         slow = np.zeros(7)
         for day, item in zip(days, items, strict=True):
             slow[item] += 0.5 ** ((look - day) / 4.0) if day < look else 0.0
-        assert found == pytest.approx(slow)
+        assert actual == pytest.approx(slow)
 
 
 def test_tables_hold_the_most_frequent_items_and_nothing_of_the_moment_itself() -> None:
