@@ -39,7 +39,7 @@ def test_defaults_and_changes() -> None:
         ({"mode": "fsat"}, "Did you mean 'fast'?"),
     ],
 )
-def test_what_is_wrong_is_said(values: dict[str, object], message: str) -> None:
+def test_errors_name_the_setting_and_suggest_the_nearest(values: dict[str, object], message: str) -> None:
     with pytest.raises(SettingError) as caught:
         read_settings(Example, values, "file.toml")
     assert str(caught.value).startswith("file.toml: ")

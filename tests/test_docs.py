@@ -117,7 +117,7 @@ def rows_of_contributing() -> dict[str, str]:
     return dict(ROW.findall(text[text.index("## Where to add what") :]))
 
 
-def test_contributing_tells_where_to_add_what() -> None:
+def test_contributing_names_the_files_of_each_addition() -> None:
     wanted = {"baseline", "ranking metric", "file format", "route", "experiment", "people method", "device"}
     assert wanted <= {what.removeprefix("an ").removeprefix("a ") for what in rows_of_contributing()}
 

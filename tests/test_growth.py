@@ -34,14 +34,14 @@ def test_edges_grow_with_the_accounts(growth: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 1.4])
-def test_the_exponent_of_a_power_is_found(growth: ModuleType, power: float) -> None:
+def test_the_exponent_of_a_power_is_estimated(growth: ModuleType, power: float) -> None:
     sizes = np.array([1000, 4000, 16000])
     slope, constant = growth.line_through(sizes, 0.25 * sizes**power)
     assert slope == pytest.approx(power)
     assert np.exp(constant) == pytest.approx(0.25)
 
 
-def test_the_report_tells_linear_growth_from_more(growth: ModuleType) -> None:
+def test_the_report_distinguishes_linear_from_faster_growth(growth: ModuleType) -> None:
     def sizes(power: float) -> dict[int, list[dict[str, float]]]:
         return {n: [{"seconds": n**power, "system": 0.0, "peak": 1.0, "edges": 29 * n}] for n in (10, 100)}
 

@@ -60,7 +60,7 @@ def test_metrics_of_lists_by_hand() -> None:
     assert actual["MRR@20"] == pytest.approx((1 + 1 / 2 + 1 / 10) / 4)
 
 
-def test_lists_of_the_peer_stand_in_the_order_of_the_accounts_that_were_asked() -> None:
+def test_lists_of_the_peer_are_in_the_order_of_the_accounts() -> None:
     asked, account, rank = np.array([7, 3, 5]), np.array([3, 3, 7]), np.array([2, 1, 1])
     lists = rectools_side.as_lists(asked, account, rank, np.array([10, 11, 12]), 2)
     assert lists.tolist() == [[12, -1], [11, 10], [-1, -1]]

@@ -259,7 +259,7 @@ def test_a_copy_keeps_the_folder() -> None:
     assert not folder.exists()
 
 
-def test_it_says_what_it_is() -> None:
+def test_the_text_names_the_dataset_and_its_counts() -> None:
     text = f"Dataset 'frame': {ACCOUNTS} accounts, 15 items, {ACCOUNTS * EVENTS} events, 2024-01-01 to 2024-01-09"
     assert repr(data()) == f"<{text}>"
     assert "account from &#x27;user_id&#x27;" in data()._repr_html_()

@@ -195,7 +195,7 @@ def _timeless() -> lg.Dataset:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_python_speaks_of_arguments_and_the_command_of_options(name: str, tmp_path: Path) -> None:
+def test_errors_name_arguments_in_python_and_options_on_the_command_line(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     with pytest.raises(lg.LightGC2NError) as actual:
         case.call(tmp_path)

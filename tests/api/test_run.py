@@ -145,7 +145,7 @@ def test_a_bundle_answers_like_its_run(tmp_path: Path) -> None:
     assert repr(bundle).startswith("<Bundle of lightgc2n-plus: 15 items, 24 accounts of 'frame'")
 
 
-def test_a_run_stays_where_it_was_asked_for(tmp_path: Path) -> None:
+def test_a_run_with_out_is_kept_in_that_folder(tmp_path: Path) -> None:
     made = lg.Dataset.from_frame(pandas_frame(), **COLUMNS, progress=False).save(tmp_path / "data")
     first = lg.train(made, model="sasrec", epochs=1, settings={"width": 8}, out=tmp_path / "run", progress=False)
     wanted = list(first.recommend("user3", k=3))
@@ -169,7 +169,7 @@ def test_a_run_whose_data_is_gone_takes_equal_data(tmp_path: Path) -> None:
     assert len(again.recommend("user3", k=3)) == 3
 
 
-def test_a_run_without_out_goes_with_its_object() -> None:
+def test_a_run_without_out_is_removed_with_its_object() -> None:
     trained = lg.train(data(), model="sasrec", epochs=1, settings={"width": 8}, progress=False)
     folder = trained.folder
     assert (folder / "run.json").exists()

@@ -67,7 +67,7 @@ def test_trending_by_hand() -> None:
     assert gains[int(model.chosen)] == pytest.approx(max(gains), rel=1e-6)
 
 
-def test_trending_counts_what_is_known_when_asked() -> None:
+def test_trending_counts_all_events_known_at_query_time() -> None:
     split = split_dataset(timed("0 0 1 1 2 9  0 0 2 3 9  0 1 3 9"), SplitConfig(protocol="time", test_share=0.2))
     model = zoo.build("trending", split.train)
     assert split.known is not None

@@ -202,7 +202,7 @@ def test_what_dropout_leaves_is_scaled() -> None:
         assert_close(actual[kept], whole[kept] / share)
 
 
-def test_targets_that_stand_apart_are_asked_after_the_whole_log() -> None:
+def test_separate_targets_follow_the_whole_log() -> None:
     train = replace(training_of([[0, 4, 1], [3, 5]], items=6), domains=HALVES)
     train = replace(train, domain_targets=np.array([[2, 5], [-1, 4]], dtype=np.int32))
     model = model_of(train, dropout=0.0)

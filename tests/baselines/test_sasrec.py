@@ -163,7 +163,7 @@ def test_sampled_losses_learn(loss: str) -> None:
     assert full_loss() < 0.7 * before
 
 
-def test_the_account_is_not_asked() -> None:
+def test_scores_do_not_depend_on_the_account() -> None:
     made, split = model(items=40), split_dataset(WORLDS["tastes"], SplitConfig())
     batch = make_batch(split.test.select(np.arange(3)))
     other = replace(batch, account=torch.full_like(batch.account, -1))

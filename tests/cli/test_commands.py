@@ -101,7 +101,7 @@ def test_json_is_all_that_stdout_holds(words: list[str], households: Path, tmp_p
         (["identify", "DATA", "--run", "nowhere"], "nowhere: not a run"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_sentence(
+def test_user_errors_are_one_sentence(
     words: list[str], message: str, households: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -135,7 +135,7 @@ def test_shares_of_a_split_can_be_set(households: Path) -> None:
     assert (refused.returncode, "test_share must be at most 0.4" in refused.stderr) == (2, True)
 
 
-def test_people_are_told_apart_on_the_screen_and_in_files(households: Path, tmp_path: Path) -> None:
+def test_identify_prints_and_writes_its_results(households: Path, tmp_path: Path) -> None:
     done = run("identify", households, "--methods", "one-person,session-k-means", "--out", tmp_path / "people")
     assert done.returncode == 0, done.stderr
     assert "the true count given" in done.stdout
@@ -144,7 +144,7 @@ def test_people_are_told_apart_on_the_screen_and_in_files(households: Path, tmp_
     assert names == ["accounts.csv", "results.csv", "results.json", "results.md"]
 
 
-def test_nobody_can_be_scored_where_nobody_is_known(tmp_path: Path) -> None:
+def test_identify_needs_known_members(tmp_path: Path) -> None:
     rows = [f"u{user},i{event},{1_400_000_000 + event}" for user in range(6) for event in range(4)]
     (tmp_path / "users.csv").write_text("\n".join(["user_id,item_id,timestamp", *rows]) + "\n")
     assert run("import", tmp_path / "users.csv", "--out", tmp_path / "users").returncode == 0

@@ -142,7 +142,7 @@ def test_an_unseen_account_is_scored_by_its_history(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", zoo.ZOO)
-def test_an_item_without_training_events_can_stand_in_a_history(name: str) -> None:
+def test_a_history_may_hold_an_item_without_training_events(name: str) -> None:
     """z occurs only as the validation event, so the test history ends with an item that nobody learned."""
     data = dataset_of([("a", "x y x z y"), ("b", "x y x y x"), ("c", "y x y x y")])
     split = split_dataset(data, SplitConfig())

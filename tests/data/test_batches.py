@@ -28,7 +28,7 @@ from tests.worlds import dataset_of
 DATA = dataset_of([("a", "p q r s"), ("b", "r q p"), ("c", "s p")])
 
 
-def test_histories_stand_left_and_padding_is_told() -> None:
+def test_histories_are_padded_on_the_right_and_masked() -> None:
     queries = split_dataset(DATA, SplitConfig()).test
     batch = make_batch(queries)
     assert batch.history.tolist() == [[0, 1, 2], [2, 1, 0], [3, 0, 0]]

@@ -145,7 +145,7 @@ def test_simulate_keeps_the_catalogue(folder: Path, tmp_path: Path) -> None:
     assert load_dataset(tmp_path / "merged").catalogue == load_dataset(folder).catalogue
 
 
-def test_a_changed_catalogue_is_found(folder: Path) -> None:
+def test_a_changed_catalogue_is_detected(folder: Path) -> None:
     text = (folder / CATALOGUE).read_text()
     (folder / CATALOGUE).write_text(text.replace("Ninth", "Tenth"))
     with pytest.raises(DataError, match=r"catalogue.jsonl: checksum"):
@@ -190,7 +190,7 @@ def test_tables_and_pairs(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "actual"),
     [
         ("", "holds no title"),
         ("id,title\n1\n", ":2: expected the columns of the header"),

@@ -58,7 +58,7 @@ def test_what_is_written_is_loaded(folder: Path) -> None:
     verify_dataset(folder)
 
 
-def test_members_stand_apart(folder: Path) -> None:
+def test_members_are_stored_apart_from_the_dataset(folder: Path) -> None:
     assert "member" not in " ".join(vars(load_dataset(folder)))
     members = load_members(folder)
     assert members is not None
@@ -133,7 +133,7 @@ def test_a_cut_or_missing_file_is_refused(folder: Path, file: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["events.npy", "items.txt", "labels/members.npy"])
-def test_a_changed_byte_is_found_by_checksum(folder: Path, file: str) -> None:
+def test_the_checksum_detects_a_changed_byte(folder: Path, file: str) -> None:
     path = folder / file
     data = bytearray(path.read_bytes())
     data[-2] ^= 1
@@ -162,7 +162,7 @@ def test_the_bytes_are_those_of_numpy(tmp_path: Path, array: np.ndarray) -> None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_full_disk_is_told_by_its_number() -> None:
+def test_a_full_disk_keeps_its_error_number() -> None:
     with pytest.raises(OSError, match="No space left on device") as caught:
         save_array(Path("/dev/full"), np.arange(100_000))
     assert caught.value.errno == errno.ENOSPC

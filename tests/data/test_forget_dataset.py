@@ -262,7 +262,7 @@ def test_unknown_ids_are_named(tmp_path: Path) -> None:
     assert "in none of these places: 'h00002'. The others were forgotten." in done.stderr
 
 
-def test_a_foreign_file_in_one_place_is_found_before_any_other_is_changed(tmp_path: Path) -> None:
+def test_a_foreign_file_is_reported_before_any_place_is_changed(tmp_path: Path) -> None:
     for name in ("a", "b"):
         generate(HouseholdConfig(accounts=6), seed=0, out=tmp_path / name)
     (tmp_path / "b" / "notes.txt").write_text("mine")

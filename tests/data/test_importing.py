@@ -109,7 +109,7 @@ def test_every_format_gives_the_same_dataset(tmp_path: Path) -> None:
     assert len(checksums) == 1
 
 
-def test_the_manifest_tells_the_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_manifest_records_source_options_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "tv.log.csv"
     source.write_text(TABLE, encoding="utf-8")
     manifest = import_log(source, tmp_path / "out", ImportOptions())
@@ -167,7 +167,7 @@ def test_a_table_without_a_header_and_with_other_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
-def test_units_of_time_are_guessed_and_said(tmp_path: Path, unit: str, factor: int) -> None:
+def test_units_of_time_are_inferred_and_reported(tmp_path: Path, unit: str, factor: int) -> None:
     (tmp_path / "log.csv").write_text(f"user,item,ts\na,x,{1704110400 * factor}\n")
     manifest = import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions())
     assert logs_of(tmp_path / "out")["a"][0][2] == 1704110400 * SECOND
@@ -184,7 +184,7 @@ def test_dates_without_dashes_are_dates(tmp_path: Path) -> None:
 TIED = "user,item,ts\n" + "".join(f"{user},{item},{100 if item < 4 else 200}\n" for user in "ab" for item in range(8))
 
 
-def test_equal_times_keep_the_order_of_the_file_and_this_is_said(tmp_path: Path) -> None:
+def test_equal_times_keep_the_order_of_the_file_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(TIED)
     manifest = import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions())
     assert [event[1] for event in logs_of(tmp_path / "out")["a"]] == [str(item) for item in range(8)]
@@ -201,7 +201,7 @@ def test_equal_times_in_a_random_order(tmp_path: Path) -> None:
     assert sorted(actual[0][:4]) == ["0", "1", "2", "3"]  # the earlier time stays first
 
 
-def test_duplicate_rows_are_counted_and_dropped_when_asked(tmp_path: Path) -> None:
+def test_duplicate_rows_are_counted_and_dropped_on_request(tmp_path: Path) -> None:
     rows = "a,x,5\na,y,5\na,x,5\na,x,6\nb,x,5\n"
     (tmp_path / "log.csv").write_text("user,item,ts\n" + rows)
     kept = import_log(tmp_path / "log.csv", tmp_path / "kept", ImportOptions())
@@ -212,13 +212,13 @@ def test_duplicate_rows_are_counted_and_dropped_when_asked(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("sign", [";", "|", "\t"])
-def test_other_delimiters_are_found_by_the_header(tmp_path: Path, sign: str) -> None:
+def test_other_delimiters_are_detected_from_the_header(tmp_path: Path, sign: str) -> None:
     (tmp_path / "log.csv").write_text("user,item,ts\na,x,5\n".replace(",", sign))
     import_log(tmp_path / "log.csv", tmp_path / "out", ImportOptions())
     assert logs_of(tmp_path / "out")["a"][0][1] == "x"
 
 
-def test_a_delimiter_can_be_told(tmp_path: Path) -> None:
+def test_a_delimiter_can_be_given(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("Konto~Sendung\na~x\n")
     told = ImportOptions(delimiter="~", columns={"account": "Konto", "item": "Sendung"})
     import_log(tmp_path / "log.csv", tmp_path / "out", told)

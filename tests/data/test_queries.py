@@ -35,7 +35,7 @@ def asked(data: Dataset, queries: Queries) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_targets_that_stand_apart() -> None:
+def test_separate_targets() -> None:
     data = apart(("p", "a x b", "c y"), ("q", "x y", "a -"))
     split = split_dataset(data, SplitConfig())
     assert asked(data, split.test) == [("p", "a x b", "c"), ("p", "a x b", "y"), ("q", "x y", "a")]
@@ -100,7 +100,7 @@ def test_nothing_leaks(protocol: str) -> None:
     assert actual["test_events"].count == actual["target_in_input"].count == 0
 
 
-def test_what_cannot_be_asked_is_refused() -> None:
+def test_invalid_options_are_errors() -> None:
     with pytest.raises(DataError, match="needs two domains"):
         split_dataset(dataset_of([("a", "p q r")]), SplitConfig(ask="each-domain"))
     with pytest.raises(DataError, match="one target for each domain"):

@@ -92,7 +92,7 @@ def test_accounts_without_training_events_are_nameless() -> None:
     assert by_owner == {0: 0, 1: UNSEEN}
 
 
-def test_cold_accounts_never_stand_in_training() -> None:
+def test_cold_accounts_are_never_in_training() -> None:
     data = dataset_of([(f"a{number}", "p q r") for number in range(20)])
     split = split_dataset(data, config(protocol="cold-accounts", test_share=0.1, seed=3))
     held_out = set(split.test.owner.tolist()) | set(split.validation.owner.tolist())
@@ -133,7 +133,7 @@ COPIES = [
 ]
 
 
-def test_windows_that_stand_in_a_training_window_can_be_left_out() -> None:
+def test_windows_contained_in_a_training_window_can_be_left_out() -> None:
     data = dataset_of(COPIES, kind="windows", parts=[0, 0, 0, 1, 1, 1, 1, 1])
     kept, less = (split_dataset(data, config(protocol="windows", copies=copies)) for copies in (True, False))
     assert len(kept.test) == 5
@@ -178,7 +178,7 @@ def test_shares_of_the_training_sequences_lie_in_one_another() -> None:
         before = set(actual)
 
 
-def test_a_share_keeps_the_targets_that_stand_apart() -> None:
+def test_a_share_keeps_separate_targets() -> None:
     data = dataset_of([(f"a{number}", "p q r") for number in range(10)], kind="windows")
     domains = (Domain("E", 0, 2), Domain("V", 2, 3))
     targets = np.column_stack([np.arange(10) % 2, np.full(10, 2)]).astype(np.int32)

@@ -93,7 +93,7 @@ def test_what_a_comparison_leaves_behind(whole: tuple[Path, dict[str, Any]]) -> 
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
-def test_a_stopped_comparison_goes_on(
+def test_an_interrupted_comparison_resumes(
     data: Path, tmp_path: Path, whole: tuple[Path, dict[str, Any]], step: int
 ) -> None:
     out, partial = tmp_path / "out", tmp_path / "out.partial"

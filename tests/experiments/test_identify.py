@@ -71,11 +71,11 @@ def tiny(labels: str = "abacd") -> tuple[Dataset, Members]:
     )
 
 
-def test_no_floor_is_hidden_by_another_method() -> None:
+def test_no_reference_method_is_hidden_by_another() -> None:
     assert all(METHODS[name] is method for name, method in REFERENCE_METHODS.items())
 
 
-def test_every_method_is_asked_in_its_tables(actual: Identified) -> None:
+def test_every_method_is_in_its_tables(actual: Identified) -> None:
     assert list(actual.result["tables"]["given"]) == FEW[:3]  # DBSCAN finds its own count
     assert list(actual.result["tables"]["inferred"]) == FEW
     assert value(actual, "inferred", "one-person", "singles split") == 0
@@ -139,7 +139,7 @@ def test_what_is_learned_from_is_training_events_of_all_accounts(world: tuple[Da
         assert np.array_equal(learned, whole[:-2])  # the last two events are targets
 
 
-def test_contrast_is_asked_with_and_without_the_count(world: tuple[Dataset, Members]) -> None:
+def test_contrast_runs_with_and_without_the_count(world: tuple[Dataset, Members]) -> None:
     tables = identify(*world, ["random-sessions", "contrast"]).result["tables"]
     assert list(tables["given"]) == list(tables["inferred"]) == ["random-sessions", "contrast"]
     for table in tables.values():
@@ -151,7 +151,7 @@ def test_contrast_is_asked_with_and_without_the_count(world: tuple[Dataset, Memb
     assert sum(line["accounts"] for line in told["tenths"]) == 80
 
 
-def test_who_is_told_of_validation_accounts_is_asked_about_others(
+def test_methods_with_examples_are_scored_on_other_accounts(
     world: tuple[Dataset, Members], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[Logs, Examples]] = []
@@ -235,7 +235,7 @@ def test_a_longer_gap_binds_more(world: tuple[Dataset, Members]) -> None:
     assert usual["of_one_person"] > 0.95 > day["of_one_person"]
 
 
-def test_what_cannot_be_asked_is_refused() -> None:
+def test_invalid_options_are_errors() -> None:
     data, members = tiny()
     with pytest.raises(SettingError, match="Did you mean 'session-k-means'"):
         identify(data, members, ["sesion-k-means"])
@@ -282,14 +282,14 @@ def run(town: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_run_is_asked_by_ownership_and_by_affinity(world: tuple[Dataset, Members], run: Path) -> None:
+def test_a_run_gives_methods_by_ownership_and_by_affinity(world: tuple[Dataset, Members], run: Path) -> None:
     tables = identify(*world, ["one-person"], runs=[run, run]).result["tables"]
     names = ["lightgc2n-ownership", "lightgc2n-affinity"]
     assert list(tables["given"]) == [*names, *(f"{name} (run)" for name in names), "one-person"]
     assert tables["inferred"]["lightgc2n-ownership"]["measures"]["ARI"]["accounts"]["value"] < 1
 
 
-def test_ownership_is_what_the_recommender_tells(world: tuple[Dataset, Members], run: Path) -> None:
+def test_ownership_equals_that_of_the_recommender(world: tuple[Dataset, Members], run: Path) -> None:
     accounts, _, logs = shown_logs(world[0], IdentifyOptions(accounts="validation"))
     name, model, _ = load_run(run)
     shares, recommender = ownership(name, model, logs, accounts), load(run)

@@ -74,7 +74,7 @@ def test_histories_to_ask_with() -> None:
     assert set(queries.account.tolist()) == {-1}
 
 
-def test_everybody_who_is_there_is_asked_for_by_how_likely_they_act() -> None:
+def test_people_are_weighted_by_the_probability_that_they_act() -> None:
     dataset, split = world()
     rolling = rolling_queries(dataset, split, "test", HOUR * 1_000_000)
     member = np.array([0, 1, 0, 0, 2, 3, 2, 3, 3, 4])

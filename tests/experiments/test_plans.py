@@ -42,7 +42,7 @@ def written(folder: Path, text: str) -> Path:
     return folder / "plan.toml"
 
 
-def test_a_few_lines_stand_for_every_combination(tmp_path: Path) -> None:
+def test_lists_in_a_plan_give_every_combination(tmp_path: Path) -> None:
     runs = read_plan(written(tmp_path, GRID))
     assert len(runs) == 2 * 2 * 3
     assert list(runs)[:4] == ["E-lightgc2n-seed0", "E-lightgc2n-seed1", "E-lightgc2n-seed2", "E-lightgc2n-wo-a-seed0"]
@@ -184,7 +184,7 @@ def test_one_process_may_take_several_runs_and_one_that_fails_stops_no_other(wor
     assert first == second
 
 
-def test_a_floor_that_cannot_be_counted_stops_no_other(world: Path, tmp_path: Path) -> None:
+def test_a_baseline_that_cannot_be_built_stops_no_other_run(world: Path, tmp_path: Path) -> None:
     text = 'data = "homes"\nmodel = "recency"\n[[run]]\n[[run]]\nname = "late"\nsplit.protocol = "windows"\n'
     done = run("train", "--plan", written(world, text), "--out", tmp_path / "out", "--device", "cpu")
     assert (done.returncode, "homes-late-seed0" in done.stderr, "holds logs" in done.stderr) == (1, True, True)
@@ -204,7 +204,7 @@ def test_equal_questions_have_equal_checksums_whatever_is_learned_from(world: Pa
     assert actual[0] == actual[1] != actual[2]
 
 
-def test_a_slice_ends_at_an_epoch_and_the_same_command_goes_on(world: Path, tmp_path: Path) -> None:
+def test_a_time_budget_ends_at_an_epoch_and_the_same_command_resumes(world: Path, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     plan = written(world, SMALL)
     name = "homes-lightgc2n-wo-a-seed0"
@@ -279,7 +279,7 @@ def test_a_run_is_trained_by_one_process_alone(world: Path, tmp_path: Path) -> N
         ),
     ],
 )
-def test_what_a_plan_says_is_not_said_twice(words: list[str], message: str, world: Path, tmp_path: Path) -> None:
+def test_options_that_a_plan_sets_are_errors(words: list[str], message: str, world: Path, tmp_path: Path) -> None:
     done = run("train", "--plan", written(world, SMALL), "--out", tmp_path / "out", *words)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "out").exists()

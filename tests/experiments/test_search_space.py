@@ -67,7 +67,7 @@ def test_a_proposal_follows_from_seed_and_number() -> None:
     assert propose("random", space, 3, 8, []) != again[0]
 
 
-def test_optuna_proposes_from_what_it_was_told() -> None:
+def test_optuna_proposes_from_earlier_trials() -> None:
     pytest.importorskip("optuna")
     space = {"training.learning_rate": Span(1e-4, 1e-2, log=True), "training.batch_size": Choice((64, 128))}
     rates = [1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 8e-3, 1e-2]

@@ -63,7 +63,7 @@ def wait_for(what: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_no_more_than_so_many_at_once_and_each_told_when_it_ends(tmp_path: Path) -> None:
+def test_children_run_at_most_so_many_at_once_and_each_end_is_reported(tmp_path: Path) -> None:
     told: dict[str, int] = {}
     five = [child(tmp_path, name, "fails" if name == "c" else "works") for name in "abcde"]
     run_children(five, 2, TimeBudget(), lambda child, code: told.update({child.name: code}))

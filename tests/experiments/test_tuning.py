@@ -255,7 +255,7 @@ def test_a_broken_child_is_named(data: Path, tmp_path: Path, whole: tuple[Path, 
     assert (tmp_path / f"trial-{first}" / LOG).read_text()
 
 
-def test_the_test_is_never_asked(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_set_is_never_used(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     real = run_module.ranks_in_domains
 
@@ -307,7 +307,7 @@ def test_the_best_settings_can_be_read_back(tmp_path: Path, whole: tuple[Path, T
     assert "--set lightgc2n-wo-a.capsule_width=8" in page
 
 
-def test_optuna_searches_and_goes_on(data: Path, tmp_path: Path) -> None:
+def test_an_interrupted_optuna_search_resumes(data: Path, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     plan = small(data, trials=6, epochs=2, sampler="optuna")
     at_once = tune(plan, tmp_path / "whole")

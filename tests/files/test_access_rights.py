@@ -91,7 +91,7 @@ def test_private_content_is_private_while_it_is_written(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_nobody_may_write_is_replaced_and_stays_so(tmp_path: Path) -> None:
+def test_a_read_only_file_is_replaced_and_stays_read_only(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
     path.chmod(0o444)

@@ -151,7 +151,7 @@ def test_sha256_of_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [lambda path: new_file(path), lambda path: new_folder(path, kind=KIND)])
-def test_what_cannot_be_written_is_told_of_the_name_that_was_asked_for(
+def test_errors_of_writing_name_the_requested_path(
     make: Callable[[Path], AbstractContextManager[Path]], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")

@@ -88,7 +88,7 @@ def test_a_name_that_only_begins_like_an_unfinished_file_is_foreign(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["*", "a[1].csv", "?.csv", "[!x]"])
-def test_characters_of_patterns_in_a_name_stand_for_themselves(name: str, tmp_path: Path) -> None:
+def test_pattern_characters_in_a_name_are_literal(name: str, tmp_path: Path) -> None:
     others = [".lightgc2n-tmp-0badcafe-a1.csv", ".lightgc2n-tmp-0badcafe-b.csv", ".lightgc2n-tmp-0badcafe-z"]
     for other in (*others, f".lightgc2n-tmp-0badcafe-{name}"):
         (tmp_path / other).write_text("half")

@@ -116,7 +116,7 @@ def test_without_times_there_are_no_waits() -> None:
     assert build_intervals(training_of([1, 2, 3]), 366) is None
 
 
-def test_all_is_shown_where_targets_stand_apart() -> None:
+def test_all_events_are_inputs_where_targets_are_separate() -> None:
     train = training_of([1, 11, 2])
     assert sorted(training_inputs(train).events.tolist()) == [1, 11]
     apart = replace(train, domain_targets=np.array([[3, 13]], dtype=np.int32))

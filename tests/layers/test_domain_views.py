@@ -86,7 +86,7 @@ def test_targets_of_every_domain_by_hand() -> None:
     assert actual[1, 0].tolist() == [-1, 16]
 
 
-def test_given_targets_stand_behind_the_whole_log() -> None:
+def test_given_targets_come_after_the_whole_log() -> None:
     shown, targets = draw_queries(training_of([1, 11, 12], [2, 13], given=[[7, 17], [-1, 18]]), DOMAINS)
     assert [row[:length].tolist() for row, length in zip(shown.history, shown.length, strict=True)] == [
         [1, 11, 12],
@@ -104,7 +104,7 @@ def test_questions_are_those_after_the_cut() -> None:
         assert targets.tolist() == [after[row, length - 1].tolist() for row, length in enumerate(shown.length.tolist())]
 
 
-def test_cuts_are_places_that_are_asked_and_all_of_them_come_up() -> None:
+def test_cuts_are_drawn_from_all_places_with_a_target() -> None:
     batch = training_of([1, 2, 3, 4], [5, 6])
     torch.manual_seed(0)
     drawn = torch.stack([draw_cuts(batch) for _ in range(200)])

@@ -43,7 +43,7 @@ def test_bpr_max_bends_scores_below_zero() -> None:
     assert_close(bpr_max(tensor([-3.0]), tensor([[2.0, -1.0]]), ALL, 0.5, 0.5), straight)
 
 
-def test_bpr_max_leaves_a_negative_alone_that_stands_far_below_the_others() -> None:
+def test_bpr_max_ignores_a_negative_far_below_the_others() -> None:
     negatives = tensor([[3.0, -80.0]], requires_grad=True)
     bpr_max(tensor([1.0]), negatives, ALL, 1.0, 0.0).sum().backward()
     assert negatives.grad is not None

@@ -134,7 +134,7 @@ def test_wrong_items_are_drawn_evenly_from_all_but_the_target() -> None:
         assert (others - 1000).abs().max() < 5 * 27
 
 
-def test_the_right_item_stands_in_front() -> None:
+def test_the_target_is_the_first_candidate() -> None:
     candidates = candidates_of(tensor([3, 1]), items=4, wrong=6)
     assert candidates.shape == (2, 7)
     assert candidates[:, 0].tolist() == [3, 1]

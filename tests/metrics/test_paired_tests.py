@@ -44,7 +44,7 @@ def test_a_difference_by_hand() -> None:
     assert "95 %: −" in str(contest.difference("b", "a"))
 
 
-def test_runs_asked_for_other_targets_are_compared_unpaired() -> None:
+def test_runs_with_other_targets_are_compared_unpaired() -> None:
     other = run("hrnn", 0.3)
     other = replace(other, rank=other.rank[:300], owner=other.owner[:300])
     actual = Comparison("E", "last", {"a": [run(skill=0.5)], "b": [other]}).difference("a", "b")

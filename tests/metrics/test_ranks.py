@@ -53,13 +53,13 @@ def test_tiles_do_not_change_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert target_ranks("fixed", Fixed(4, 3, 2, 1), SPLIT.test, ALL, learned=EVERYTHING).tolist() == whole.tolist()
 
 
-def test_a_target_that_nobody_learned_is_a_miss() -> None:
+def test_an_unlearned_target_is_a_miss() -> None:
     learned = np.array([True, True, True, False])  # s, the target of a
     actual = target_ranks("fixed", Fixed(1, 2, 3, 4), SPLIT.test, ALL, learned=learned)
     assert actual.tolist() == [np.inf, 3, 4]
 
 
-def test_a_target_that_nobody_learned_counts_when_the_history_has_it() -> None:
+def test_an_unlearned_target_in_the_history_counts() -> None:
     learned = np.array([False, True, True, True])  # p, the target of c, stands in c's history
     assert target_ranks("fixed", Fixed(4, 3, 2, 1), SPLIT.test, ALL, learned=learned).tolist() == [4, 2, 1]
 
@@ -80,7 +80,7 @@ def test_ranks_by_counting_by_hand() -> None:
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.data())
-def test_ties_stand_at_their_mean_rank(values: list[int], data: st.DataObject) -> None:
+def test_ties_share_their_mean_rank(values: list[int], data: st.DataObject) -> None:
     target = data.draw(st.integers(0, len(values) - 1))
     ordered = sorted(values, reverse=True)
     places = [place + 1 for place, value in enumerate(ordered) if value == values[target]]

@@ -81,7 +81,7 @@ def test_it_fits_a_phone(browser: Any, report: str, scheme: str) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (390, 844)])
-def test_the_first_screen_says_what_was_found(browser: Any, report: str, width: int, height: int) -> None:
+def test_the_first_screen_has_the_main_finding(browser: Any, report: str, width: int, height: int) -> None:
     page = browser.new_page(viewport={"width": width, "height": height})
     page.goto(report)
     for which in (".finding", ".score", ".ranked:visible .model", "nav a >> nth=0"):

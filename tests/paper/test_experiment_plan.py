@@ -95,14 +95,14 @@ def test_every_width_is_that_of_the_paper(tmp_path: Path) -> None:
     }
 
 
-def test_what_the_folder_of_a_dataset_lacks_may_stand_above_it(tmp_path: Path) -> None:
+def test_settings_are_inherited_from_the_folder_above(tmp_path: Path) -> None:
     (tmp_path / "E").mkdir()
     (tmp_path / "E" / "lightgc2n.toml").write_text("[lightgc2n]\n")
     (tmp_path / "sasrec.toml").write_text("[sasrec]\n")
     assert settings_file(tmp_path, Entry(E, "sasrec")) == tmp_path / "sasrec.toml"
 
 
-def test_what_is_said_beats_a_file_and_a_sweep_beats_all(tmp_path: Path) -> None:
+def test_options_override_files_and_a_sweep_overrides_both(tmp_path: Path) -> None:
     (tmp_path / "lightgc2n.toml").write_text("[lightgc2n]\nlatent_users = 2\nlayers = 3\n[training]\nepochs = 7\n")
     changes = {"lightgc2n": {"layers": 1, "latent_users": 4}, "split": {"validation": False}}
     runs = planned("hyperparameters", Setup((E,), config=tmp_path, budget=9, changes=changes), tmp_path)

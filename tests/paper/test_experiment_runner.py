@@ -158,7 +158,7 @@ def test_quick_windows_leak_as_the_published_ones_do(data: tuple[Path, Path]) ->
     assert longest[-12:] in {tuple(windows.events[start:stop]) for start, stop in places}
 
 
-def test_killed_at_any_moment_it_goes_on_and_ends_the_same(data: tuple[Path, Path], tmp_path: Path) -> None:
+def test_killed_at_any_moment_it_resumes_with_the_same_results(data: tuple[Path, Path], tmp_path: Path) -> None:
     words = ["leak", "--data", *data, "--models", "recency,lightgc2n-wo-a", "--budget", 15, "--out", "out"]
     words += ["--set", "training.patience=15", "--side-by-side", 2, "--together", 2, "--device", "cpu"]
     command = [sys.executable, "-m", "lightgc2n", "experiment", *map(str, words)]
@@ -269,7 +269,7 @@ def test_a_pack_needs_a_bare_machine_and_the_source_in_it(data: tuple[Path, Path
 
 
 @pytest.mark.usefixtures("at_home")
-def test_a_run_that_fails_is_told_and_the_report_is_made(data: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_failed_run_is_reported_and_the_report_is_written(data: tuple[Path, Path], tmp_path: Path) -> None:
     words = ["--models", "recency,lightgc2n-wo-a", "--set", "training.learning_rate=1e30", "--set", "training.clip=0"]
     done = run(
         "experiment", "table1", "--data", data[0], *words, "--seeds", 1, "--out", tmp_path / "out", "--device", "cpu"
@@ -297,7 +297,7 @@ def test_a_run_that_fails_is_told_and_the_report_is_made(data: tuple[Path, Path]
         (["--unpack", "nowhere.tgz", "--out", "out"], "nowhere.tgz: no such file"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_sentence(
+def test_user_errors_are_one_sentence(
     words: list[str], message: str, data: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -35,7 +35,7 @@ def test_a_row_by_hand() -> None:
     assert row.best == Scored("lightgc2n-plus", 60.0, "ours")
 
 
-def test_the_best_of_all_may_be_the_floor_or_the_model_itself() -> None:
+def test_the_best_may_be_a_simple_baseline_or_the_model() -> None:
     first, second = opened(trial("E", lightgc2n=0.3, markov=0.5), trial("V", lightgc2n=0.5, markov=0.3)).standings
     assert first.best == first.simple == Scored("markov", 50.0, "simple")
     assert second.best == Scored("LightGC²N", 50.0)
@@ -77,7 +77,7 @@ def test_the_paper_is_named_where_its_tables_are_there_and_say_so() -> None:
     assert told.finding.endswith("; in the paper's tables LightGC²N is first everywhere.")
 
 
-def test_without_the_model_the_best_are_told() -> None:
+def test_without_the_model_the_best_methods_are_named() -> None:
     told = opened(trial("E", markov=0.5, hrnn=0.3), trial("V", markov=0.3, hrnn=0.5))
     assert told.finding == (
         "LightGC²N was not run. In 1 of 2 tests a rule that only counts is the most accurate of all."
@@ -86,7 +86,7 @@ def test_without_the_model_the_best_are_told() -> None:
     assert told.standings[1].best == Scored("hrnn", 50.0)
 
 
-def test_without_floors_the_models_place_is_told() -> None:
+def test_without_simple_baselines_the_rank_of_the_model_is_given() -> None:
     told = opened(trial("E", lightgc2n=0.5, hrnn=0.3), trial("V", lightgc2n=0.3, hrnn=0.5))
     assert told.finding == "LightGC²N is first in 1 of 2 tests; no rule that only counts was run beside it."
     assert told.standings[0].simple is None
@@ -118,7 +118,7 @@ def test_only_tests_like_the_papers() -> None:
     )
 
 
-def test_the_papers_number_and_its_data_stand_beside() -> None:
+def test_the_papers_number_is_shown_with_its_data() -> None:
     told = standings()
     assert told.score == SCORE
     assert [(row.test, row.printed) for row in told.standings] == [("E", None), ("V", None), ("Hvideo_E", 47.35)]
@@ -140,7 +140,7 @@ def test_every_way_of_testing_has_its_words() -> None:
     assert {row.how for row in told.standings} == set(ways.values())
 
 
-def test_tests_without_a_floor_are_not_counted_among_those_with_one() -> None:
+def test_tests_without_a_simple_baseline_are_counted_apart() -> None:
     told = opened(trial("E", lightgc2n=0.3, markov=0.8), trial("V", lightgc2n=0.3, hrnn=0.5))
     assert told.finding.startswith("In the one test with simple baselines a rule that only counts is more accurate")
     both = opened(*(trial(name, lightgc2n=0.3, markov=0.8) for name in "EV"), trial("M", lightgc2n=0.3))

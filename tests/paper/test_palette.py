@@ -39,7 +39,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("paper", [0, 1], ids=["light", "dark"])
-def test_everything_stands_out_from_the_paper(paper: int) -> None:
+def test_all_colours_contrast_with_the_background(paper: int) -> None:
     shade = {name: shades[paper] for name, shades in COLOURS.items()}
     for name in SERIES:
         assert contrast(shade[name], shade["paper"]) >= 3, name
@@ -70,7 +70,7 @@ def test_no_two_names_share_a_colour() -> None:
     assert len(set(lights)) == len(lights), "a plot's colour could not be turned into its variable"
 
 
-def test_the_model_and_ours_have_one_colour_each_wherever_they_stand() -> None:
+def test_the_model_and_ours_have_the_same_colour_everywhere() -> None:
     names = ["sasrec", "lightgc2n-plus", *(f"other {place}" for place in range(20)), "lightgc2n", "lightgc2n-wo-a"]
     for order in (names, names[::-1]):
         styles = dict(zip(order, map(style_of, places_of(order)), strict=True))

@@ -33,7 +33,7 @@ def test_every_line_says_what_the_source_prints(row: list[str]) -> None:
     assert commented(row[0]) == [float(number) for number in printed]
 
 
-def test_rows_stand_under_their_names() -> None:
+def test_rows_match_their_names() -> None:
     for _, table, *row in ROWS:
         if table == "table1":
             dataset, metric, *printed = row

@@ -65,7 +65,7 @@ def test_table1_by_hand(tmp_path: Path) -> None:
     assert row.simple == Scored("recency", 25.0, "simple")
 
 
-def test_models_that_were_asked_something_else_are_not_paired(tmp_path: Path) -> None:
+def test_models_with_other_targets_are_not_paired(tmp_path: Path) -> None:
     folder = tmp_path / "table1"
     described(folder, ["both-pi-net", "both-E-sasrec"], source="both")
     finished(
@@ -119,7 +119,7 @@ def test_a_kind_of_an_ablation_has_its_own_colour(tmp_path: Path) -> None:
     ]
 
 
-def test_the_papers_number_stands_on_the_first_screen(tmp_path: Path) -> None:
+def test_the_papers_number_is_on_the_first_screen(tmp_path: Path) -> None:
     folder = tmp_path / "table1"
     described(folder, ["Hvideo_E-lightgc2n"], source="Hvideo_E")
     windows = {"protocol": "windows"}
@@ -134,7 +134,7 @@ def test_the_papers_number_stands_on_the_first_screen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("experiment", "paper"), [("table1", "61.35"), ("ablation", "61.35")])
-def test_the_papers_numbers_stand_beside_those_on_its_data(experiment: str, paper: str, tmp_path: Path) -> None:
+def test_the_papers_numbers_are_shown_beside_those_on_its_data(experiment: str, paper: str, tmp_path: Path) -> None:
     folder = tmp_path / experiment
     described(folder, ["Hvideo_E-lightgc2n"], source="Hvideo_E")
     windows = {"protocol": "windows"}

@@ -220,7 +220,7 @@ def test_a_link_that_nothing_reads_is_refused_too(bundle: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["README.md", "model.onnx", "server/people.safetensors", "extra"])
-def test_a_fifo_is_refused_and_blocks_nobody(name: str, bundle: Path) -> None:
+def test_a_fifo_is_an_error_and_does_not_block(name: str, bundle: Path) -> None:
     (bundle / name).unlink(missing_ok=True)
     os.mkfifo(bundle / name)
     refuse(bundle, f"{name}: a link, or no regular file")

@@ -172,7 +172,7 @@ def test_lists_of_items_in_files(trained: Path, recommender: Recommender, tmp_pa
         (["--account", "A", "--deny", "nowhere.txt"], "nowhere.txt: No such file"),
     ],
 )
-def test_what_cannot_be_done_is_said_and_leaves_nothing(
+def test_errors_leave_no_output(
     words: list[str],
     message: str,
     trained: Path,

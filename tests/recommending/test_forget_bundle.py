@@ -22,7 +22,7 @@ from tests.export.town import EXPORTED, bundle_of
 
 
 @pytest.mark.parametrize("model", EXPORTED)
-def test_an_account_goes_and_the_others_stay(model: str, tmp_path: Path) -> None:
+def test_an_account_is_removed_and_the_others_stay(model: str, tmp_path: Path) -> None:
     before, bundle = load_bundle(bundle_of(model)), Path(shutil.copytree(bundle_of(model), tmp_path / "bundle"))
     gone = before.dataset.accounts[7]
     forget_in_bundle(bundle, [gone])

@@ -75,7 +75,7 @@ def test_a_given_history_is_all_there_is(recommender: Recommender) -> None:
     assert alone.weights != recommender.ownership(account, log).weights
 
 
-def test_an_event_keeps_its_shares_wherever_it_stands(recommender: Recommender) -> None:
+def test_the_shares_of_an_event_do_not_depend_on_its_place(recommender: Recommender) -> None:
     log = log_of(recommender, recommender.dataset.accounts[4])
     forward, backward = recommender.ownership(history=log), recommender.ownership(history=log[::-1])
     assert backward.interactions == forward.interactions[::-1]
@@ -84,14 +84,14 @@ def test_an_event_keeps_its_shares_wherever_it_stands(recommender: Recommender) 
     assert len(set(forward.interactions)) == len(set(log))  # a repeated item has one set of shares
 
 
-def test_items_that_the_catalogue_does_not_have_are_left_out_and_said(recommender: Recommender) -> None:
+def test_unknown_items_are_left_out_with_a_note(recommender: Recommender) -> None:
     known = list(recommender.dataset.items[:3])
     found = recommender.ownership(history=["?", known[0], known[1], "!", known[2]])
     assert found.interactions == recommender.ownership(history=known).interactions
     assert found.notes == ("left out of the history, because not in data: '?', '!'",)
 
 
-def test_items_that_nobody_watched_in_training_have_shares_too(recommender: Recommender) -> None:
+def test_items_without_training_events_have_shares(recommender: Recommender) -> None:
     train = split_dataset(recommender.dataset, SplitConfig()).train
     new = recommender.dataset.items[int(np.flatnonzero(train.popularity == 0)[0])]
     found = recommender.ownership(history=[recommender.dataset.items[0], new])

@@ -102,7 +102,7 @@ def test_many_equal_one_by_one(recommender: Recommender) -> None:
     assert list(recommender.recommend_many([])) == []
 
 
-def test_a_stored_history_is_asked_for_when_the_dataset_ends() -> None:
+def test_a_stored_history_is_queried_at_the_end_of_the_dataset() -> None:
     """Account b has the last event, on day 30; of a given history nobody knows when it was."""
     days = [[0, 4, 9, 12], [1, 2, 25, 30]]
     data = dataset_of([("a", "x y z x"), ("b", "y z x z")], times=[[86_400 * day for day in row] for row in days])
@@ -178,7 +178,7 @@ def test_items_without_training_events_come_after_all_others(recommender: Recomm
     assert recommender.dataset.items[rarest] in new
 
 
-def test_what_the_catalogue_does_not_have_is_left_out_and_said(recommender: Recommender) -> None:
+def test_unknown_ids_are_left_out_with_a_note(recommender: Recommender) -> None:
     known = list(recommender.dataset.items[:3])
     found = recommender.recommend(history=["?", known[0], "!", known[1], known[2], "?"], k=4)
     assert found.items == recommender.recommend(history=known, k=4).items
@@ -271,7 +271,7 @@ def test_the_dataset_must_be_that_of_the_run(world: Path, tmp_path: Path) -> Non
     assert load(world / "run", moved).recommend(load(world / "run").dataset.accounts[0], k=1)
 
 
-def test_a_dataset_that_is_gone_is_said(world: Path, tmp_path: Path) -> None:
+def test_a_missing_dataset_is_an_error(world: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     for file in (world / "run").iterdir():
         text = file.read_bytes()

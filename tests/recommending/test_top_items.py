@@ -13,7 +13,7 @@ from lightgc2n.recommending.people_report import top_items_for_all
 NOT = -torch.inf
 
 
-def test_equal_scores_stand_in_the_order_of_items() -> None:
+def test_equal_scores_are_ordered_by_item() -> None:
     values, items = best_items(tensor([[1.0, 3.0, 3.0, 3.0, 2.0], [5.0, 5.0, 5.0, 5.0, 5.0]]), k=2)
     assert values.tolist() == [[3.0, 3.0], [5.0, 5.0]]
     assert items.tolist() == [[1, 2], [0, 1]]

@@ -44,7 +44,7 @@ def test_it_asks_everything(service: Running, example: Any) -> None:
     assert len(client.similar(items[0], 3)["items"]) == 3
 
 
-def test_it_tells_what_was_refused(service: Running, example: Any) -> None:
+def test_the_client_reports_errors_of_the_service(service: Running, example: Any) -> None:
     client = example.Client(f"http://127.0.0.1:{service.port}", KEY)
     with pytest.raises(example.ServiceError, match=r"account 'a/b' is not known here\. \(404, unknown_account\)"):
         client.people("a/b")

@@ -95,7 +95,7 @@ def test_several_workers_add_up_and_replace_each_other() -> None:
         assert process.wait(20) == 0
 
 
-def test_a_worker_that_ends_alone_leaves_the_door_to_the_others() -> None:
+def test_a_worker_that_ends_alone_leaves_the_socket_to_the_others() -> None:
     """Who comes while it still answers somebody is let in by the other worker."""
     with command(bundle_of("lightgc2n"), "--workers", 2) as served:
         process, client, _ = served
@@ -227,7 +227,7 @@ def test_no_torch_is_needed() -> None:
         assert process.wait(20) == 0
 
 
-def test_a_log_that_nobody_reads() -> None:
+def test_an_unread_log_pipe_does_not_block() -> None:
     """Every request is answered, the lines that find no room are counted, and SIGTERM ends it."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)

@@ -61,7 +61,7 @@ def test_many_idle_connections_and_few_descriptors() -> None:
         assert closed(served.client, "spared") > 300 - 160
 
 
-def test_the_one_that_waited_longest_goes_first() -> None:
+def test_the_longest_idle_connection_is_closed_first() -> None:
     with running(bundle_of("lightgc2n"), {"max_connections": 4}) as service:
         client = service.client()
         assert client.get("/healthz").status == 200
@@ -80,7 +80,7 @@ def test_a_slow_request_makes_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
             assert sum(map(is_closed, made)) == 1
 
 
-def test_nobody_is_cut_off_who_waits_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_waits_for_an_answer_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(bundle_of("lightgc2n"), {"max_connections": 3}) as service:
         with stalled(service, monkeypatch) as go, idle(service.port, 3, message=HEAD % len(BODY) + BODY) as made:
             wait_for(lambda: service.service.working == 3)

@@ -297,14 +297,14 @@ def test_what_stays_reachable_without_a_key(locked: Running) -> None:
         assert locked.client().get(path).status in (200, 404)
 
 
-def test_the_document_tells_of_keys(locked: Running) -> None:
+def test_the_openapi_document_declares_keys(locked: Running) -> None:
     document = locked.client().get("/openapi.json").json
     assert document["components"]["securitySchemes"]["key"] == {"type": "http", "scheme": "bearer"}
     assert document["paths"]["/v1/model"]["get"]["security"] == [{"key": []}, {"header": []}]
     assert "security" not in document["paths"]["/healthz"]["get"]
 
 
-def test_other_origins_only_when_asked_for(locked: Running, client: Client) -> None:
+def test_other_origins_only_when_allowed(locked: Running, client: Client) -> None:
     asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "Authorization"}
     reply = locked.client().ask("OPTIONS", "/v1/recommend", headers={"Origin": "https://shop.example", **asked})
     assert (reply.status, reply.headers["access-control-allow-origin"]) == (200, "https://shop.example")

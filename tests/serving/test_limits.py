@@ -79,7 +79,7 @@ def test_an_answer_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
         assert statuses(clients, history=[]) == [200] * 3
 
 
-def test_a_slow_client_gets_its_answer_and_holds_nobody_up() -> None:
+def test_a_slow_client_gets_its_answer_and_delays_no_other() -> None:
     with running(bundle_of("lightgc2n")) as service, socket.create_connection(("127.0.0.1", service.port)) as slow:
         message, client = HEAD % len(BODY) + BODY, service.client()
         for place in range(0, len(message), 20):
@@ -145,7 +145,7 @@ def test_a_client_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
         assert body.endswith(b"}]}")
 
 
-def test_a_mistake_of_ours_is_told_in_the_same_shape(
+def test_an_internal_error_has_the_same_json(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(bundle_of("lightgc2n")) as service:
@@ -202,7 +202,7 @@ def test_finding_people_is_shared_and_holds_up_nothing_else(monkeypatch: pytest.
             assert sorted(one.recv(12)[-3:] for one in greedy) == [b"200"] * 3 + [b"429"] * 2
 
 
-def test_work_that_nobody_waits_for_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_of_disconnected_clients_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three who ask two go away: one before its turn, one while it is worked on."""
     with running(bundle_of("lightgc2n")) as service:
         slow, client = SlowPeople(service, monkeypatch), service.client()

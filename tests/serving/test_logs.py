@@ -138,7 +138,7 @@ class Pipe:
         self.data += data
 
 
-def test_a_reader_who_does_not_read_holds_up_nobody() -> None:
+def test_a_blocked_stderr_delays_no_request() -> None:
     pipe, dropped = Pipe(), []
     writer = LineWriter(pipe.write, lambda lines: b"%d lost\n" % lines, lambda: dropped.append(1), most_bytes=50)
     writer.put(b"first line\n")
@@ -158,7 +158,7 @@ def test_a_reader_who_does_not_read_holds_up_nobody() -> None:
     assert pipe.data.endswith(b"another\n")
 
 
-def test_a_full_disk_is_told_of_when_there_is_room_again() -> None:
+def test_lines_dropped_on_a_full_disk_are_reported_later() -> None:
     pipe = Pipe()
     pipe.broken = True
     pipe.opened.set()

@@ -116,7 +116,7 @@ def test_a_full_queue_takes_from_who_has_most() -> None:
     in_pool(test, 1, 4, 9)
 
 
-def test_what_nobody_waits_for_is_not_done() -> None:
+def test_jobs_of_disconnected_callers_are_dropped() -> None:
     async def test(pool: FairPool, gate: Gate) -> None:
         running, waiting = (asyncio.ensure_future(run_job(pool, "a", gate.work(name))) for name in ("a1", "a2"))
         await until(lambda: gate.begun == ["a1"])
@@ -132,7 +132,7 @@ def test_what_nobody_waits_for_is_not_done() -> None:
     assert (gate.begun, gate.stopped) == (["a1", "b1"], ["a1"])
 
 
-def test_a_caller_that_goes_just_when_its_job_would_be_refused() -> None:
+def test_a_caller_that_disconnects_while_its_job_is_rejected() -> None:
     async def test(pool: FairPool, gate: Gate) -> None:
         jobs = [asyncio.ensure_future(run_job(pool, "a", gate.work(f"a{number}"))) for number in range(3)]
         await until(lambda: pool.waiting == 2)

@@ -274,7 +274,7 @@ def scores(measure: ModuleType, town) -> dict[str, dict[str, float]]:
     return measure.describe_people(town, sample=250)
 
 
-def test_a_simple_method_tells_people_apart_a_little(scores):
+def test_a_simple_method_separates_people_a_little(scores):
     over_events, chance = scores["events"], scores["events"]["labels at random"]
     assert chance < 0.1
     for name in ("k-means on items", "k-means on items at one length"):

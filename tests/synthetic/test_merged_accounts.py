@@ -69,7 +69,7 @@ def test_two_users_by_hand(tmp_path):
     sizes=st.sampled_from(["1", "2", "1-4"]),
     seed=st.integers(0, 5),
 )
-def test_nobody_twice_and_nothing_lost(logs, sizes, seed):
+def test_each_user_is_merged_once_and_no_event_is_lost(logs, sizes, seed):
     users = {f"user {number}": sorted([(0, 0), *log], key=lambda event: event[1]) for number, log in enumerate(logs)}
     with TemporaryDirectory() as folder:
         source = written(Path(folder) / "in", users)

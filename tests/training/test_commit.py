@@ -73,5 +73,5 @@ def test_changes_that_are_not_committed(tmp_path: Path) -> None:
     assert commit_told_in(tmp_path) == f"{commit}-dirty"
 
 
-def test_a_copy_without_a_repository_is_told_its_commit(tmp_path: Path) -> None:
+def test_a_copy_without_a_repository_gets_the_commit_of_its_source(tmp_path: Path) -> None:
     assert commit_told_in(copied_to(tmp_path), LIGHTGC2N_COMMIT="c58179d") == "c58179d"

@@ -91,7 +91,7 @@ def test_dropout_differs_from_step_to_step_and_follows_from_the_seed() -> None:
     assert_close(runs[0], runs[1], rtol=1e-5, atol=1e-5)
 
 
-def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes(tmp_path: Path) -> None:
     whole = model()
     train(whole, SPLIT, CONFIG, validation(SPLIT, "cuda"), None, "cuda")
     for _ in range(10):

@@ -94,7 +94,7 @@ def started(folder: Path) -> Model:
 
 
 @pytest.mark.parametrize("stops", [[1], [2], [3, 1], [1, 1, 1]])
-def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path, stops: list[int]) -> None:
+def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path: Path, stops: list[int]) -> None:
     """Each number says in which evaluation the next attempt breaks off."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     whole.mkdir()

@@ -54,7 +54,7 @@ def test_a_run_says_everything(data: Path, tmp_path: Path) -> None:
     assert known.tolist() == folded.tolist() != nameless.tolist()
 
 
-def test_what_validation_has_fitted_is_kept_and_told(data: Path, tmp_path: Path) -> None:
+def test_fitted_values_are_stored_and_reported(data: Path, tmp_path: Path) -> None:
     train_run(RunPlan(data, "lightgc2n-plus", "video", training=FEW), tmp_path / "run")
     fitted = load_run(tmp_path / "run")[1].fitted()
     assert {"added", "times", "trends of 1 days"} <= set(fitted)  # the data has times

@@ -132,7 +132,7 @@ def grown(runs: Path, tmp_path: Path) -> tuple[RunPlan, Path]:
     return plan, tmp_path / "second"
 
 
-def test_a_run_says_where_it_came_from_and_goes_on_without_it(grown: tuple[RunPlan, Path]) -> None:
+def test_a_warm_started_run_records_its_source_and_resumes_without_it(grown: tuple[RunPlan, Path]) -> None:
     plan, out = grown
     assert plan.from_run is not None
     train_run(plan, out, seconds=0)

@@ -127,7 +127,7 @@ def test_kept_states_are_values_and_states_within_a_row_are_not() -> None:
     assert (in_one_row.abs().sum(dim=1) > 0).all()
 
 
-def test_a_second_row_goes_on_where_the_first_ended() -> None:
+def test_a_second_row_continues_from_the_state_of_the_first() -> None:
     """Kept states give what the same events give in one row, and train the user's unit on the way."""
     kept, split = model_of(feed="state"), model_of(feed="split", session_length=3)
     loss(kept, training_batch([[0, 1, 2, 3]]))

@@ -24,7 +24,7 @@ def test_recent_events() -> None:
     assert listed(RecentEvents(2).whole(HISTORIES)) == [[6, 4], [2], []]
 
 
-def test_recent_items_speak_once() -> None:
+def test_recent_items_vote_once() -> None:
     part, batch = RecentItems(4), next(training_batches(TRAIN, 5))
     assert listed(part.at_places(batch, ROW, PLACE, 4)) == [[2, 3, 5], [5], [4]]  # in the order of their numbers
     assert listed(part.whole(HISTORIES)) == [[4, 6], [2], []]

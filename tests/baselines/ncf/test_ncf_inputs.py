@@ -31,7 +31,7 @@ def one_batch() -> TrainingBatch:
     return next(training_batches(TRAIN, 10))
 
 
-def test_targets_are_asked_once_each() -> None:
+def test_each_target_is_one_query() -> None:
     queries = target_queries(one_batch(), HOLDINGS, 5)
     assert queries.row.tolist() == [0, 0, 0, 1, 1, 2]
     assert queries.place.tolist() == [0, 1, 2, 0, 1, 0]
@@ -39,7 +39,7 @@ def test_targets_are_asked_once_each() -> None:
     assert queries.candidates.shape == (6, 6)
 
 
-def test_holdings_are_asked_once_each_and_against_what_is_not_held() -> None:
+def test_each_held_item_is_one_query_with_negatives_that_are_not_held() -> None:
     queries = held_item_queries(one_batch(), HOLDINGS, 50)
     pairs = list(zip(queries.row.tolist(), queries.candidates[:, 0].tolist(), strict=True))
     assert sorted(pairs) == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 3), (2, 4), (2, 5)]

@@ -33,7 +33,7 @@ def test_every_place_asks_what_a_cut_there_asks(logs: list[list[int]]) -> None:
         assert targets[rows, place].equal(targets_after(batch, DOMAINS)[rows, place])
 
 
-def test_a_part_of_a_long_log_asks_for_what_stands_in_the_next() -> None:
+def test_the_last_target_of_a_part_is_in_the_next_part() -> None:
     """1 11 12 | 2 13 14 15, with one event of each domain a part at most 1 · 2 = 2: 1 | 11 12 | 2 13 | 14 -> 15."""
     log = [1, 11, 12, 2, 13, 14, 15]
     asking, targets = queries_at_all_places(training_of(log), DOMAINS, longest=1, most=0)
@@ -57,13 +57,13 @@ def test_drawn_places_are_some_of_all() -> None:
     assert drawn == {0, 1, 2, 3, 4}
 
 
-def test_only_places_that_count_are_asked() -> None:
+def test_only_places_that_count_are_queries() -> None:
     batch = training_of([1, 11, 12, 2])
     last = replace(batch, counts=torch.tensor([[False, False, True]]))
     assert queries_at_all_places(last, DOMAINS, longest=9, most=0)[1].tolist() == [[[-1, -1], [-1, -1], [2, -1]]]
 
 
-def test_given_targets_are_asked_after_the_whole_log() -> None:
+def test_given_targets_follow_the_whole_log() -> None:
     batch = training_of([1, 11, 12, 2], [14, 3], given=[[5, 15], [6, -1]])
     asking, targets = queries_at_all_places(batch, DOMAINS, longest=2, most=0)
     assert targets.tolist() == [[[5, 15]], [[6, -1]]]

@@ -185,7 +185,7 @@ def test_learns_a_planted_world_of_two_domains(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_domain_without_events_is_told_by_the_other(name: str) -> None:
+def test_a_domain_without_events_uses_the_transfer_of_the_other(name: str) -> None:
     """Four events of a cluster of E: an item of the same cluster of V leads, for three of four clusters at least.
 
     Untold, all clusters would give one list, and one of four would be right.
@@ -196,7 +196,7 @@ def test_a_domain_without_events_is_told_by_the_other(name: str) -> None:
     assert sum(int(best) // 5 == cluster for cluster, best in enumerate(actual.argmax(dim=1))) >= 3
 
 
-def test_without_a_transfer_nothing_is_told() -> None:
+def test_without_a_transfer_domains_are_independent() -> None:
     model = model_of("pi-net", MIXED, transfer="none")
     actual = scores(model, batch_of([5, 6], [7]), PAIR[0])
     assert_close(actual[0], actual[1])

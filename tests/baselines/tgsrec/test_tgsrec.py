@@ -192,7 +192,7 @@ def test_each_question_of_bpr_has_a_wrong_item_of_its_own() -> None:
     assert ((pairs > 20) | torch.eye(5, dtype=torch.bool)).all()  # evenly: 50 of each
 
 
-def test_shared_wrong_items_stand_for_the_whole_catalogue() -> None:
+def test_shared_negatives_estimate_the_loss_over_the_catalogue() -> None:
     """The mean over draws of the sum of exp(score) / expected is that of all items."""
     made, _ = model(world(), negatives=50_000)
     values = torch.arange(1.0, 6.0)
@@ -264,7 +264,7 @@ def test_padding_strangers_and_the_batch(days: bool, tmp_path: Path) -> None:
         assert torch.isfinite(scores(made, timeless, split)).all()
 
 
-def test_a_question_without_times_is_asked_when_training_ends() -> None:
+def test_a_query_without_times_is_at_the_end_of_training() -> None:
     made, split = model(world())
     timeless = replace(make_batch(split.test), ages=None)
     actual = scores(made, timeless, split)

@@ -48,7 +48,7 @@ def test_edges_before_a_day_are_those_of_a_loop(
     assert (made.item[actual.which[0][known]] == item).all()
 
 
-def test_what_stands_before_an_edge_in_its_own_log() -> None:
+def test_the_items_before_an_edge_in_its_own_log() -> None:
     train = training_of([(1, 0), (2, 3), (1, 4)], [(3, 1), (4, 6)])
     edges = tensor([2, 3, 4])  # the third of the first log, the first and the second of the second
     with_days = edges_of_training(train, 2, 1.0, days=True).items_before(edges)
@@ -85,7 +85,7 @@ def test_edges_without_days_are_all_equally_far() -> None:
     assert (actual.span == FARTHEST).all()
 
 
-def test_when_a_question_is_asked() -> None:
+def test_the_time_of_a_query() -> None:
     """The second account began on day 2; eleven days later it is day 13, in the second week."""
     made = edges_of_training(training_of([(1, 0), (2, 9)], [(3, 2), (4, 6)]), 2, 7.0, days=True)
     assert isinstance(made, DayEdges)
@@ -97,7 +97,7 @@ def test_when_a_question_is_asked() -> None:
     assert made.begin_of(period).tolist() == [7, 14]
 
 
-def test_nobody_knows_when_an_account_with_several_logs_asks() -> None:
+def test_the_query_time_of_an_account_with_several_logs_is_unknown() -> None:
     train = training_of([(1, 0), (2, 9)], [(3, 2), (4, 6)])
     twice = Training(**{**vars(train), "sequence_accounts": np.zeros(2, dtype=np.int32)})
     made = edges_of_training(twice, 2, 7.0, days=True)

@@ -171,7 +171,7 @@ def test_a_record_can_be_divided_into_its_lines() -> None:
     assert [one.line for one in block.divided([1]).records()] == [1, 2, 3, 4, 7]
 
 
-def test_the_ending_that_tells_the_format() -> None:
+def test_the_suffix_without_compression() -> None:
     names = {
         "a.csv": ".csv",
         "a.CSV.gz": ".csv",

@@ -27,7 +27,7 @@ def test_usual_names(names: list[str], expected: dict[str, str]) -> None:
     assert find_columns(names, {}, "log:1") == expected
 
 
-def test_a_told_column_wins() -> None:
+def test_a_named_column_overrides_the_usual_names() -> None:
     chosen = {"item": "title", "time": "when"}
     expected = {"account": "user", "item": "title", "time": "when"}
     assert find_columns(["user", "item", "title", "when"], chosen, "log:1") == expected
@@ -189,7 +189,7 @@ def test_iso_dates_are_exact(moments: list[datetime], hours: int) -> None:
     assert read("iso", *elsewhere) == expected
 
 
-def test_the_unit_is_told_by_the_usual_size() -> None:
+def test_the_unit_is_inferred_from_the_magnitude() -> None:
     assert time_reader("auto", pl.Series(["0", "1704110400", "1704110401"])).unit == "s"
     assert time_reader("auto", pl.Series(["nan", "1704110400"])).unit == "s"
     assert time_reader("auto", pl.Series([], dtype=pl.String)).unit == "s"
@@ -202,6 +202,6 @@ def test_an_unknown_unit_is_refused() -> None:
         check_unit("sec")
 
 
-def test_what_was_guessed_is_said() -> None:
+def test_the_time_format_is_described() -> None:
     assert TimeReader("ms").describe() == "times read as numbers, ms since 1970"
     assert "ISO" in TimeReader("iso").describe()

@@ -189,7 +189,7 @@ def test_a_bad_first_json_row_is_a_bad_row(tmp_path: Path) -> None:
     assert "log\t1\t\texpected a JSON object" in listed
 
 
-def test_columns_can_be_told(tmp_path: Path) -> None:
+def test_columns_can_be_named(tmp_path: Path) -> None:
     data = b"a,b,c\n1,2,3\n"
     assert read_bytes(tmp_path, data, columns={"account": "c", "item": "a"}) == [("3", "1")]
     assert read_bytes(tmp_path, data, header=("item", "x", "user")) == [("c", "a"), ("3", "1")]

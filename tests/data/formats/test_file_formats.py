@@ -58,7 +58,7 @@ def test_packed_files(tmp_path: Path) -> None:
         ("a.txt.gz", b"no gzip", r"a\.txt\.gz: cannot be decompressed"),
     ],
 )
-def test_a_file_that_cannot_be_told(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+def test_a_file_of_unknown_format_is_an_error(tmp_path: Path, name: str, data: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(DataError, match=message):
         detect(tmp_path / name)

@@ -53,7 +53,7 @@ def test_ids_of_other_types_become_text(tmp_path: Path) -> None:
     assert read(tmp_path, columns) == [("7", "007", "true", None), ("8", "x", "false", None)]
 
 
-def test_columns_can_be_told(tmp_path: Path) -> None:
+def test_columns_can_be_named(tmp_path: Path) -> None:
     chosen = {"account": "c", "item": "a"}
     assert read(tmp_path, {"a": ["1"], "b": [[2]], "c": ["3"]}, columns=chosen) == [("3", "1")]
 

@@ -44,7 +44,7 @@ def test_a_variant_is_the_model_with_another_part(name: str) -> None:
     assert actual == PARTS[name]
 
 
-def test_nobody_subclasses_the_model_and_it_never_asks_what_it_is() -> None:
+def test_the_model_has_no_subclass_and_no_branch_on_its_variant() -> None:
     assert LightGC2N.__subclasses__() == []
     tree = ast.parse(inspect.getsource(module))
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

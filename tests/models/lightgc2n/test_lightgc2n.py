@@ -211,7 +211,7 @@ def test_renaming_only_permutes_scores(name: str, logs: list[tuple[str, str]], i
         assert after[key] == pytest.approx(value, abs=1e-5)
 
 
-def test_nothing_is_dropped_when_asked() -> None:
+def test_no_dropout_in_inference() -> None:
     with_dropout, without = model_of(dropout=0.5), model_of(dropout=0.0)
     assert_close(scores(with_dropout, asked_batch()), scores(without, asked_batch()), rtol=0, atol=0)
     with_dropout.train()

@@ -42,7 +42,7 @@ def scores(model: LightGC2NPlus, batch: Batch) -> Tensor:
 
 
 @pytest.mark.parametrize("name", PLUS_VARIANTS)
-def test_the_loss_is_that_of_scores_asked_one_by_one(name: str) -> None:
+def test_the_loss_equals_that_of_single_queries(name: str) -> None:
     model = plus(name)
     model.followers = zoo.build(
         "lightgc2n-plus-wo-steps", SPLIT.train, {}
@@ -59,7 +59,7 @@ def test_the_loss_is_that_of_scores_asked_one_by_one(name: str) -> None:
 
 
 @pytest.mark.parametrize(("reach", "longest"), [(1, 100), (3, 100), (3, 4)])
-def test_a_question_is_asked_as_if_its_log_were_cut_there(reach: int, longest: int) -> None:
+def test_a_query_does_not_depend_on_later_events(reach: int, longest: int) -> None:
     model, train = plus(reach=reach, max_length=longest, followers=SPLIT.train.items), SPLIT.train
     batch = next(training_batches(train, len(train.offsets)))
     losses = []
@@ -184,7 +184,7 @@ def timed_split() -> Split:
     return split_dataset(data, SplitConfig(protocol="time"))
 
 
-def test_what_is_known_when_asked_is_counted_without_learning() -> None:
+def test_events_known_at_query_time_are_counted_without_learning() -> None:
     split = timed_split()
     model = plus(split=split).eval()
     new, batch = NEW, next(query_batches(split.test, 100)).batch
@@ -241,7 +241,7 @@ def test_without_trends_there_is_nothing_to_choose() -> None:
     assert not without.refresh(split.known)
 
 
-def test_followers_are_asked_for_no_farther_than_events_are() -> None:
+def test_the_reach_is_at_most_newest() -> None:
     with pytest.raises(SettingError, match=r"reach 6: at most newest \(5\)"):
         plus(reach=6)
 

@@ -39,7 +39,7 @@ def test_a_question_without_a_moment_is_after_everything() -> None:
     assert_close(bonus[:, 0], tensor([4.0, 4.0]).log())
 
 
-def test_what_is_chosen_speaks_when_asked_and_not_in_training() -> None:
+def test_the_selection_counts_in_inference_and_not_in_training() -> None:
     model = trends(chosen=(0.0, 10.0))
     assert_close(model(None, torch.zeros(4), 1)[1][0, 0], tensor(1 + 10 * 2.0).log())
     assert_close(model.train()(None, torch.zeros(4), 1)[1][0, 0], tensor(4.0).log())
