@@ -46,6 +46,11 @@ def without_items(catalogue: Catalogue, gone: Collection[str]) -> dict[str, Cata
     return {item: entry for item, entry in catalogue.items() if not (entry.from_log and item in gone)}
 
 
+def titles_of(catalogue: Catalogue) -> dict[str, str]:
+    """Return the titles by item id, where known."""
+    return {item: entry.title for item, entry in catalogue.items() if entry.title}
+
+
 def format_catalogue(catalogue: Catalogue) -> bytes:
     """Return the content of the file."""
     lines = (json.dumps(_fields(item, entry), ensure_ascii=False) + "\n" for item, entry in catalogue.items())

@@ -17,7 +17,7 @@ Items are numbered across domains. Each domain is one contiguous range, so the i
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from lightgc2n import __version__
 from lightgc2n.config import unknown_name
-from lightgc2n.data.catalogue import CATALOGUE, Catalogue, CatalogueEntry, format_catalogue, parse_catalogue
+from lightgc2n.data.catalogue import CATALOGUE, Catalogue, CatalogueEntry, format_catalogue, parse_catalogue, titles_of
 from lightgc2n.data.contexts import CONTEXT_NAMES, CONTEXTS, Contexts
 from lightgc2n.errors import DataError, option
 from lightgc2n.files.atomic_writes import sha256
@@ -129,7 +129,7 @@ class Dataset:
     @cached_property
     def titles(self) -> dict[str, str]:
         """The titles by item id, where known."""
-        return {item: entry.title for item, entry in self.catalogue.items() if entry.title}
+        return titles_of(self.catalogue)
 
     def domain(self, name: str) -> Domain:
         for domain in self.domains:
@@ -209,9 +209,9 @@ def write_dataset(
     }
     if members is not None:
         (folder / LABELS).mkdir(exist_ok=True)
-        _write_ids(folder / LABELS / "members.txt", member_names)
-    _write_ids(folder / "accounts.txt", accounts)
-    _write_ids(folder / "items.txt", items)
+        write_ids(folder / LABELS / "members.txt", member_names)
+    write_ids(folder / "accounts.txt", accounts)
+    write_ids(folder / "items.txt", items)
     for file, (array, dtype) in arrays.items():
         if array is not None:
             save_array(folder / f"{file}.npy", np.asarray(array, dtype=dtype))
@@ -315,7 +315,7 @@ def read_ids(path: Path) -> list[str]:
     return text.split("\n")[:-1]
 
 
-def _write_ids(path: Path, ids: Sequence[str]) -> None:
+def write_ids(path: Path, ids: Iterable[str]) -> None:
     path.write_bytes("".join(f"{one}\n" for one in ids).encode("utf-8"))
 
 
@@ -366,7 +366,7 @@ def _write_catalogue(folder: Path, catalogue: Catalogue, items: Sequence[str]) -
 def _write_contexts(folder: Path, contexts: Contexts) -> dict[str, Any]:
     """Write the contexts and return their facts for the manifest."""
     save_array(folder / CONTEXTS, np.asarray(contexts.of_event, dtype=np.int32))
-    _write_ids(folder / CONTEXT_NAMES, contexts.names)
+    write_ids(folder / CONTEXT_NAMES, contexts.names)
     return {
         "column": contexts.column,
         "files": {name: _file_facts(folder / name) for name in (CONTEXTS, CONTEXT_NAMES)},

@@ -16,7 +16,7 @@ from lightgc2n.baselines.neighbours import ItemKnn
 from lightgc2n.baselines.sasrec import SASRec
 from lightgc2n.baselines.simple import SimpleBaseline
 from lightgc2n.data.catalogue import Catalogue, CatalogueEntry, format_catalogue, read_titles
-from lightgc2n.data.dataset import stored_checksum
+from lightgc2n.data.dataset import stored_checksum, write_ids
 from lightgc2n.data.splits import Split
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.export.account_tables import write_people, write_server
@@ -113,7 +113,7 @@ def write_bundle(
     if isinstance(model, ItemKnn):
         config["pairs_per_event"] = model.config.neighbours
     with new_folder(out, force, kind=BUNDLE) as new:
-        _write_ids(new / ITEMS, recommender.dataset.items)
+        write_ids(new / ITEMS, recommender.dataset.items)
         write_catalogue(new, catalogue)
         write_weights(new, graph, {POPULARITY: _smallest(recommender.scorer.popularity)})
         if finder is not None:
@@ -247,7 +247,7 @@ def write_catalogue(folder: Path, catalogue: Catalogue) -> None:
     """Write titles, which clients read line by line, and what else is known of items."""
     titles = [f"{item}\t{entry.title}" for item, entry in catalogue.items() if entry.title]
     if titles:
-        _write_ids(folder / TITLES, titles)
+        write_ids(folder / TITLES, titles)
     bare = {item: replace(entry, title="", from_log=False) for item, entry in catalogue.items()}
     described = {item: entry for item, entry in bare.items() if entry != CatalogueEntry()}
     if described:
@@ -257,10 +257,6 @@ def write_catalogue(folder: Path, catalogue: Catalogue) -> None:
 def _smallest(counts: Array) -> Array:
     """The counts in the smallest type."""
     return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
-
-
-def _write_ids(path: Path, ids: Any) -> None:
-    path.write_bytes("".join(f"{one}\n" for one in ids).encode("utf-8"))
 
 
 LIMITS = (

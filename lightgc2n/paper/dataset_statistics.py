@@ -18,6 +18,7 @@ from lightgc2n.paper.document import Figure, Section, Series
 from lightgc2n.paper.experiment_plan import Setup
 from lightgc2n.paper.experiment_results import ExperimentResults
 from lightgc2n.paper.published import DATASETS, STATISTICS
+from lightgc2n.paper.section_tables import count
 from lightgc2n.paper.table1 import PAPER_SETS
 
 Column = Mapping[str, Any]
@@ -70,10 +71,6 @@ def _columns(datasets: Mapping[str, Any]) -> Iterator[tuple[str, Column]]:
             yield f"{name}, both", numbers["all"] | {"kind": numbers["kind"], "audit": numbers["audit"]}
 
 
-def _whole(value: float) -> Cell:
-    return Cell(f"{value:,.0f}", value)
-
-
 def _decimal(value: float) -> Cell:
     return Cell(f"{value:.2f}", value)
 
@@ -89,14 +86,14 @@ def _times_counted(column: Column) -> float | None:
 
 ROWS: tuple[tuple[str, Callable[[Column], Any], Callable[[Any], Cell]], ...] = (
     ("kind", lambda column: column["kind"], Cell),
-    ("accounts with events", lambda column: column["accounts_with_events"], _whole),
-    ("items that occur", lambda column: column["items_that_occur"], _whole),
-    ("events (interactions)", lambda column: column["events"], _whole),
-    ("sequences", lambda column: column["sequences"], _whole),
+    ("accounts with events", lambda column: column["accounts_with_events"], count),
+    ("items that occur", lambda column: column["items_that_occur"], count),
+    ("events (interactions)", lambda column: column["events"], count),
+    ("sequences", lambda column: column["sequences"], count),
     ("times that an account-item pair is counted", _times_counted, _decimal),
     ("length of a sequence, mean", lambda column: column["length"]["mean"], _decimal),
-    ("length of a sequence, median", lambda column: column["length"]["median"], _whole),
-    ("length of a sequence, longest", lambda column: column["length"]["max"], _whole),
+    ("length of a sequence, median", lambda column: column["length"]["median"], count),
+    ("length of a sequence, longest", lambda column: column["length"]["max"], count),
     ("repeats of an earlier item", lambda column: column["repeat_rate"], _share),
     ("repeats of the item before", lambda column: column["immediate_repeat_rate"], _share),
     ("repeats at the last event", lambda column: column["repeat_rate_at_last"], _share),
@@ -128,7 +125,7 @@ def _published(label: str, name: str) -> Cell:
         return Cell("-")
     values = STATISTICS[PAPER_ROWS[label]]
     place = DATASETS.index(name)
-    return _whole(values[place if len(values) == len(DATASETS) else place // 2])
+    return count(values[place if len(values) == len(DATASETS) else place // 2])
 
 
 def _pictures(columns: Mapping[str, Column], command: str) -> tuple[Figure, ...]:

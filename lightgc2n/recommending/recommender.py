@@ -12,7 +12,7 @@ from string import ascii_uppercase
 
 import numpy as np
 
-from lightgc2n.data.catalogue import Catalogue
+from lightgc2n.data.catalogue import Catalogue, titles_of
 from lightgc2n.data.dataset import Dataset, Ints
 from lightgc2n.data.splits import Queries
 from lightgc2n.errors import HISTORY, DataError, SettingError, option
@@ -252,7 +252,7 @@ class Recommender:
     @cached_property
     def titles(self) -> dict[str, str]:
         """The titles by item id, where known."""
-        return {item: entry.title for item, entry in self.catalogue.items() if entry.title}
+        return titles_of(self.catalogue)
 
     @cached_property
     def finder(self) -> PeopleFinder:
