@@ -36,6 +36,7 @@ class Trending(SimpleBaseline):
 
     HALF_LIVES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, math.inf)  # days
 
+    fitted_tensors = ("chosen",)
     lately: Float[Tensor, "G M"]  # the share of each item for each half-life
     chosen: Int[Tensor, ""]
 
@@ -154,6 +155,7 @@ class MarkovRecency(SimpleBaseline):
     """The share of transitions from the newest item, plus weight / age^fade for the items of the history."""
 
     settings = MarkovRecencyConfig
+    fitted_tensors = ("mixture",)
     steps: SparseRows
     mixture: Float[Tensor, "2"]  # weight, fade
 

@@ -50,6 +50,7 @@ class ItemKnn(SimpleBaseline):
     """Items similar to those of the history; newer items count more."""
 
     settings = ItemKnnConfig
+    fitted_tensors = ("fade",)
     likeness: SparseRows
     fade: Float[Tensor, ""]
 

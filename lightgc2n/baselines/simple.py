@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lightgc2n.data.batches import Batch
-from lightgc2n.data.dataset import Domain
+from lightgc2n.data.dataset import Domain, Longs
 from lightgc2n.data.splits import Training
 from lightgc2n.layers.sparse import SparseRows
 from lightgc2n.models.contract import Model
@@ -29,6 +29,7 @@ class SimpleBaseline(Model):
     """A model without gradients. A subclass counts its tables in `count` and scores in `fill`."""
 
     settings: ClassVar[type[Any]] = NoSettings
+    fitted_tensors: ClassVar[tuple[str, ...]] = ()  # selected on validation events; a newer count keeps them
     popularity: Float[Tensor, "M"]
 
     def __init__(self, config: Any, tables: dict[str, Tensor]) -> None:
@@ -51,6 +52,10 @@ class SimpleBaseline(Model):
     def count(cls, config: Any, train: Training) -> dict[str, Tensor]:
         """The tables of this baseline by name; a sparse one as its three parts, `name.offsets` and so on."""
         return {}
+
+    def tensors_for(self, known: Training, place: Longs) -> dict[str, Tensor]:
+        own, newer = self.state_dict(), type(self).build(self.config, known).state_dict()
+        return newer | {name: own[name] for name in self.fitted_tensors}
 
     def encode(self) -> None:
         """Nothing to precompute."""

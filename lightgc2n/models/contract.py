@@ -99,10 +99,11 @@ class Model(nn.Module):
         """
         return False
 
-    def renumber_items(self, place: Longs) -> dict[str, Tensor] | None:
-        """The saved tensors for a newer catalogue, so that `refresh` can count its events; None without counts.
+    def tensors_for(self, known: Training, place: Longs) -> dict[str, Tensor] | None:
+        """The saved tensors for a newer catalogue, whose events `refresh` can then count; None without counts.
 
         Args:
+            known: all events of the newer log.
             place: the present number of each item of that catalogue; -1 for a new item.
         """
         return None

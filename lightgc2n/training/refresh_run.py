@@ -72,15 +72,15 @@ def _refreshed_model(run: Path, dataset: Dataset, known: Training) -> tuple[Mode
     place = places_in_run(run, "items", dataset.items)
     if bool((place < 0).all()):
         raise DataError(f"{run}: has no item in common with {dataset.name}. Give a newer log of the same items.")
-    tensors = model.renumber_items(place)
-    if tensors is not None:
-        model = zoo.entry_of(name).restore(model.config, tensors)
-    if tensors is None or not model.refresh(known):
+    tensors = model.tensors_for(known, place)
+    if tensors is None:
         raise SettingError(
             f"{run}: {name} has no counted sources here, so nothing can be refreshed without training. "
             f"Train it on the newer events: {TRAIN_ON_NEWER}"
         )
-    return model, progress
+    model = zoo.entry_of(name).restore(model.config, tensors)
+    model.refresh(known)
+    return model.eval(), progress
 
 
 def _facts(run: Path, dataset: Dataset, known: Training) -> Refreshed:

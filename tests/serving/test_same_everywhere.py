@@ -17,7 +17,7 @@ from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.load_run import load_run as load
 from lightgc2n.recommending.results import Recommendation, Recommendations
 from tests.cli.test_commands import run
-from tests.export.town import BY_TIME, COUNTED, EXPORTED, bundle_of, run_of
+from tests.export.town import BY_TIME, COUNTED, EXPORTED, REFRESHED, bundle_of, run_of
 from tests.recommending.test_bundle import assert_same, lists_from
 from tests.recommending.test_recommender import log_of
 from tests.serving.folders import NEEDS_CHROMIUM, NEEDS_RUNTIME, opened_page
@@ -26,7 +26,9 @@ from tests.serving.running import Running, running
 ACCOUNT = "h000003"
 HISTORY = 12
 
-pytestmark = pytest.mark.parametrize("model", [*EXPORTED, BY_TIME, *COUNTED, "trending@time"], scope="module")
+pytestmark = pytest.mark.parametrize(
+    "model", [*EXPORTED, BY_TIME, REFRESHED, *COUNTED, "trending@time"], scope="module"
+)
 
 
 @pytest.fixture(scope="module")

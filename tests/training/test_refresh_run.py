@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from lightgc2n import zoo
+from lightgc2n.baselines.simple import SimpleBaseline
 from lightgc2n.data.dataset import Dataset, load_dataset, write_dataset
 from lightgc2n.data.splits import all_events
 from lightgc2n.errors import DataError, OutputError, SettingError
@@ -192,6 +193,25 @@ def test_a_bundle_gives_the_same_lists(name: str, int8: bool, tmp_path: Path) ->
     else:
         for account in accounts:
             assert_same(bundle.recommend(account, k=20), fresh.recommend(account, k=20))
+
+
+@pytest.mark.parametrize("model", ["trending", "markov", "markov-recency", "item-knn"])
+def test_a_simple_baseline_counts_all_events_with_the_values_fitted_before(model: str, tmp_path: Path) -> None:
+    refresh_run(run_of(model), newer(), tmp_path / "fresh")
+    _, before, _ = load_model(run_of(model))
+    dataset = load_dataset(newer())
+    known = all_events(dataset, plan_of(run_of(model)).split)
+    anew = zoo.build(model, known, {})
+    assert isinstance(before, SimpleBaseline)
+    for fitted in before.fitted_tensors:
+        getattr(anew, fitted).copy_(getattr(before, fitted))
+    found, wanted = load(tmp_path / "fresh"), run_recommender(model, anew, dataset, known)
+    assert found.scorer.model.fitted() == before.fitted()
+    assert bool(before.fitted()) == bool(before.fitted_tensors)
+    for account in (*dataset.accounts[:10], "newcomer"):
+        assert_same(found.recommend(account, k=20), wanted.recommend(account, k=20))
+    export_run(tmp_path / "fresh", tmp_path / "bundle", ExportOptions(people=False))
+    assert_same(load_bundle(tmp_path / "bundle").recommend("newcomer"), found.recommend("newcomer"))
 
 
 def test_run_json_says_where_it_comes_from() -> None:

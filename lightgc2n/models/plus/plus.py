@@ -250,8 +250,9 @@ class LightGC2NPlus(Model):
         weight = ownership.sum(dim=-1) + 1e-9  # an empty history gives equal weights
         return LatentUsers(ownership, weight / weight.sum(dim=1, keepdim=True))
 
-    def renumber_items(self, place: Longs) -> dict[str, Tensor]:
-        return renumber_items(self.state_dict(), torch.from_numpy(place))
+    def tensors_for(self, known: Training, place: Longs) -> dict[str, Tensor] | None:
+        counts_nothing = not self.trends.half_lives and isinstance(self.blend, NoBlend)
+        return None if counts_nothing else renumber_items(self.state_dict(), torch.from_numpy(place))
 
     @torch.no_grad()
     def refresh(self, known: Training) -> bool:
