@@ -32,6 +32,7 @@ import {
 } from "./parts.js";
 import { picker } from "./picker.js";
 import { drawTimeline } from "./timeline.js";
+import { whoIsThere } from "./who.js";
 import { headline, quoted, sureness } from "./words.js";
 
 const K = 10;
@@ -159,6 +160,7 @@ export function accountView(place, opened, search) {
       place,
       parts.summary,
       section("people", "Who they are, and what to show each of them", parts.people),
+      whoIsThere(now),
       section("history", "Who did what", legend(), parts.marks, tools),
       section(
         "next",

@@ -69,6 +69,7 @@ export const findAccounts = (search, limit = 20) => asked(`/v1/accounts?${query(
 export const findItems = (search, limit = 20) => asked(`/v1/items?${query({ search, limit })}`);
 export const peopleOf = (account, k) => asked(`/v1/accounts/${encodeURIComponent(account)}/people?${query({ k })}`);
 export const peopleIf = (request) => sent("/v1/people", request);
+export const whoIsWatching = (request) => sent("/v1/who", request);
 export const recommend = (request) => sent("/v1/recommend", request);
 export const population = () => asked("/v1/population");
 export const aboutModel = () => asked("/v1/model");

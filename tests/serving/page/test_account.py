@@ -1,5 +1,6 @@
 """The page in Chromium over a real service, used as a person would: what is seen is what the API says."""
 
+from datetime import datetime
 from typing import Any
 
 from tests.serving.page.seeing import BROWSER, Api, assert_lists, items_of, lists, long_sitting, marks, settled
@@ -137,3 +138,26 @@ def test_a_history_of_ones_own(visit: Any, api: Api) -> None:
     page.locator("[data-list=account] .add").first.click()
     page.wait_for_selector("h1:has-text('One person probably made this history')")
     assert marks(page) == ["A"]
+
+
+def test_who_is_watching_by_weekday_hour_and_what_was_begun(visit: Any, api: Api, shared: str) -> None:
+    page = visit(f"/#account/{shared}")
+    page.wait_for_selector("#now .watching-people li")
+    letters = [person["name"] for person in api.people(shared)["people"]]
+    with page.expect_response("**/v1/who"):
+        page.locator("#now select").first.select_option("Sunday")
+    with page.expect_response("**/v1/who") as asked:
+        page.locator("#now select").last.select_option("7 h")
+    request, found = asked.value.request.post_data_json, asked.value.json()
+    assert request["account"] == shared
+    assert datetime.fromisoformat(request["time"]).strftime("%A %H:%M") == "Sunday 07:00"
+    wanted = [f"{100 * chance:.0f}\xa0%" for chance in found["steps"][0]["chances"]]
+    page.locator(".watching-people li").filter(has_text=wanted[0]).first.wait_for()
+    told = [one.split() for one in page.locator(".watching-people li").all_inner_texts()]
+    assert told == [[letter, *chance.split()] for letter, chance in zip(letters, wanted, strict=True)]
+    page.get_by_role("combobox", name="Began").fill("1")
+    with page.expect_response("**/v1/who") as asked:
+        page.locator("#now [role=option]").first.click()
+    assert len(asked.value.json()["steps"]) == 2
+    page.get_by_role("button", name="Nothing begun").click()
+    page.locator("#now .hint").filter(has_text="before anything is begun").wait_for()

@@ -1,0 +1,104 @@
+// Who is watching now: the chance of each person on a weekday and at an hour, and after what was begun.
+// The service answers; the model in this browser is not asked.
+
+import { findItems, whoIsWatching } from "./api.js";
+import { badge, button, element, failure, listed, percent, show, styled } from "./dom.js";
+import { moment } from "./history.js";
+import { section } from "./parts.js";
+import { picker } from "./picker.js";
+import { WEEKDAYS, quoted } from "./words.js";
+
+const HOUR = 3600e3;
+const DAY = 24 * HOUR;
+const MONDAY = 4 * DAY; // the first one after 1 January 1970
+
+/** The section of an account as it is stored; null if it has one person or no times. */
+export function whoIsThere({ account, stored }) {
+  const newest = stored.events.at(-1)?.time;
+  if (account === null || !newest || stored.people.length < 2) return null;
+  const answer = element("div", { class: "watching", "aria-live": "polite" });
+  const last = new Date(moment(newest));
+  const asked = { day: (last.getUTCDay() + 6) % 7, hour: last.getUTCHours(), begun: [] };
+  let turn = 0; // number of the newest request
+
+  async function ask() {
+    const mine = (turn += 1);
+    const request = { account, time: timeAfter(moment(newest), asked), items: asked.begun.map((one) => one.item) };
+    try {
+      const found = await whoIsWatching(request);
+      if (mine === turn) show(answer, ...strip(found, asked, clear));
+    } catch (problem) {
+      if (mine === turn) show(answer, failure(problem, ask));
+    }
+  }
+  const change = (more) => {
+    Object.assign(asked, more);
+    ask();
+  };
+  const clear = () => change({ begun: [] });
+
+  const choices = element(
+    "div",
+    { class: "row" },
+    choice("Weekday", WEEKDAYS, asked.day, (day) => change({ day })),
+    newest.length > 10 ? choice("Hour", hours(), asked.hour, (hour) => change({ hour })) : null,
+    begun((item) => change({ begun: [...asked.begun, item] })),
+  );
+  ask();
+  return section("now", "Who is watching now?", choices, answer);
+}
+
+/** The first such weekday and hour that is a day or more after the newest event, as the service reads times. */
+function timeAfter(newest, { day, hour }) {
+  const earliest = Math.ceil((newest + DAY - MONDAY) / DAY);
+  const date = earliest + ((day - earliest) % 7 + 7) % 7;
+  return new Date(MONDAY + date * DAY + hour * HOUR).toISOString().slice(0, 16);
+}
+
+const hours = () => Array.from({ length: 24 }, (_, hour) => `${hour} h`);
+
+function choice(label, options, chosen, changed) {
+  const made = options.map((words, value) => element("option", { value, selected: value === chosen }, words));
+  const select = element("select", { onchange: (event) => changed(Number(event.target.value)) }, made);
+  return element("label", {}, `${label} `, select);
+}
+
+function begun(chosen) {
+  return picker({
+    id: "begun-item",
+    label: "Began",
+    placeholder: "an item, if any",
+    clears: true,
+    find: async (text) => {
+      const { items, total } = await findItems(text);
+      return { options: items, total };
+    },
+    named: (item) => (item.title ? [item.title, item.item] : [item.item, null]),
+    chosen,
+    nothing: (text) => `No item contains “${text}”.`,
+  }).box;
+}
+
+/** A bar with a part for each person, and the same in words. */
+function strip({ people, steps }, asked, clear) {
+  const { chances } = steps.at(-1);
+  const parts = people.map((letter, place) => ({ letter, chance: chances[place] }));
+  const said = listed(parts.map(({ letter, chance }) => `${letter} ${percent(chance)}`));
+  const bar = parts.map(({ letter, chance }) =>
+    styled(element("span", { "data-person": letter }), { "--share": chance }),
+  );
+  const names = parts.map(({ letter, chance }) =>
+    element("li", { "data-person": letter }, badge(letter), ` ${percent(chance)}`),
+  );
+  const after = asked.begun.length ? `after ${listed(asked.begun.map(quoted))}` : "before anything is begun";
+  return [
+    element("div", { class: "watching-bar", role: "img", "aria-label": `Who is watching, ${after}: ${said}` }, bar),
+    element("ul", { class: "watching-people" }, names),
+    element(
+      "p",
+      { class: "hint" },
+      `Chances ${after}, by the service. They are often wrong: let the viewer choose whose list to see. `,
+      asked.begun.length ? button("Nothing begun", clear, { class: "link" }) : null,
+    ),
+  ];
+}
