@@ -13,6 +13,7 @@ from lightgc2n.people.who_is_watching import Past, item_vectors_of, who_is_watch
 from lightgc2n.recommending.histories import History, left_out, read_times
 from lightgc2n.recommending.results import Watching, WatchingStep
 
+KEEP = option("import --context-column", "Dataset.from_frame(context=...)")
 TIME, ITEMS, CONTEXT = option("--time", "time="), option("--items", "items="), option("--context", "context=")
 
 
@@ -67,7 +68,7 @@ def context_of_events(dataset: Dataset, places: slice, value: str | None) -> tup
     if dataset.contexts is None:
         raise SettingError(
             f"{CONTEXT}: {dataset.name} keeps no such column here. Leave it out; "
-            f"import --context-column keeps one for runs, and bundles have none."
+            f"{KEEP} keeps one for runs, and bundles have none."
         )
     return np.asarray(dataset.contexts.of_event[places]), dataset.contexts.number(value)
 
