@@ -13,7 +13,7 @@ from rich.text import Text
 
 from lightgc2n.cli.options import Force, History, Json, Times, known_history, split_ids
 from lightgc2n.cli.printing import can_print, print_json, print_table, title_of, with_title
-from lightgc2n.errors import OutputError, SettingError
+from lightgc2n.errors import SettingError
 
 if TYPE_CHECKING:
     from lightgc2n.people.profiles import Activity
@@ -40,7 +40,9 @@ def people(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="With --all: a .csv with the people of each account."),
+        typer.Option(
+            "--out", metavar="FILE", help="With --all: a .csv, .jsonl or .parquet with the people of each account."
+        ),
     ] = None,
     history: History = None,
     times: Times = None,
@@ -134,14 +136,12 @@ def _show_who(found: "Watching", titles: dict[str, str], as_json: bool) -> None:
 
 def _summarise(run: Path, data: Path | None, out: Path | None, force: bool, json: bool) -> None:
     """Count the people of all accounts; show the summary, and write one row for each account to `out`."""
-    from lightgc2n.files.atomic_writes import refuse_existing
     from lightgc2n.recommending.loading import load
-    from lightgc2n.recommending.population import UNCERTAIN, Example, population_of, write_counts
+    from lightgc2n.recommending.population import UNCERTAIN, Example, population_of, summary_of, write_counts
+    from lightgc2n.recommending.write_recommendations import refuse_output
 
     if out is not None:
-        if out.suffix != ".csv":
-            raise OutputError(f"{out}: expected a name that ends in .csv.")
-        refuse_existing(out, force)
+        refuse_output(out, force)
     rows: list[Example] = []
     recommender = load(run, data)
     _ = recommender.finder  # learn it, if need be, before accounts are counted
@@ -150,7 +150,7 @@ def _summarise(run: Path, data: Path | None, out: Path | None, force: bool, json
         write_counts(out, rows, force)
         typer.echo(f"written to {out}", err=json)
     if json:
-        print_json(found.as_json())
+        print_json(found.as_json() | summary_of(rows))
         return
     table = Table(title=f"People of {found.accounts:,} accounts", title_justify="left")
     for heading in ("people", "accounts", "share", "a clear example"):
@@ -161,6 +161,12 @@ def _summarise(run: Path, data: Path | None, out: Path | None, force: bool, json
         example = "-" if one is None else f"{escape(one.account)} ({one.events:,} events, {100 * one.confidence:.0f} %)"
         table.add_row(str(number), f"{count:,}", f"{100 * count / max(found.accounts, 1):.0f} %", example)
     print_table(table)
+    if rows:
+        summary = summary_of(rows)
+        shared, sure = (100 * summary[name] for name in ("shared", "mean_confidence"))
+        typer.echo(
+            f"{shared:.0f} % are shared, with {summary['mean_people']:.2f} people each; mean confidence {sure:.0f} %."
+        )
     typer.echo("Counts are estimates; with too little evidence for more an account counts as one person.")
 
 

@@ -18,6 +18,7 @@ from lightgc2n.data.dataset import Longs
 from lightgc2n.people.progress_hook import tracked
 from lightgc2n.people.session_features import FOLDS, ItemTables, Sessions, describe, item_tables, pair_features
 from lightgc2n.people.sessions import DAY, Floats, Logs, usual_gap
+from lightgc2n.people.strangers import pairs_inside, pairs_of_strangers, share_of_any_time
 
 SHARE = 0.5
 LEAST_RATIO = 0.02  # lower bound: odds below 1 - share would have no logarithm
@@ -27,8 +28,7 @@ FARTHEST = 6  # standard deviations; features are clipped here
 SMALLEST_SPREAD = 1e-6
 Weights = tuple[Floats, ...]
 PAIRS = 400_000  # training pairs of each kind, at most
-OF_ANY_TIME = 0.3  # share of the pairs of strangers that are drawn without regard to time
-OFFERED, NEAR = 8, 0.01  # strangers' sessions that one is drawn from; how near in time, as a share of all sessions
+PILOT_PAIRS = 100_000  # of each kind, from which it is learned what dates tell
 MOST_EVENTS = 250_000  # of the accounts that sessions are learned from; items are learned from all
 PAIRS_AT_ONCE = 8192
 
@@ -140,12 +140,26 @@ def learn(training: Logs, random: np.random.Generator, pairs: int = PAIRS) -> Le
     sessions = describe(logs, tables, fold_of)
     centre, spread = sessions.traits.mean(axis=0), sessions.traits.std(axis=0) + 1e-9
     sessions = replace(sessions, traits=(sessions.traits - centre) / spread)
-    inside = pairs_inside(sessions, pairs, random)
-    across = pairs_of_strangers(sessions, fold_of, gap_in_days(training), inside, random)
-    one, other = (np.concatenate(sides) for sides in zip(inside, across, strict=True))
-    features = pair_features(sessions, one, other)
-    target = np.repeat([1.0, 0.0], [len(inside[0]), len(across[0])])
-    return Learned(fold, tables, centre, spread, learn_contrast(features, target, random))
+    contrast = _learned_contrast(sessions, fold_of, gap_in_days(training), pairs, random)
+    return Learned(fold, tables, centre, spread, contrast)
+
+
+def _learned_contrast(
+    sessions: Sessions, fold: Longs, gap: float | None, pairs: int, random: np.random.Generator
+) -> Contrast:
+    """Learn the contrast of pairs; a first one from strangers of the same days says how much dates tell."""
+
+    def learned(of_any_time: float, most: int) -> Contrast:
+        inside = pairs_inside(sessions, most, random)
+        across = pairs_of_strangers(sessions, fold, gap, inside, of_any_time, random)
+        one, other = (np.concatenate(sides) for sides in zip(inside, across, strict=True))
+        target = np.repeat([1.0, 0.0], [len(inside[0]), len(across[0])])
+        return learn_contrast(pair_features(sessions, one, other), target, random)
+
+    if sessions.begun is None:
+        return learned(1.0, pairs)
+    pilot = learned(0.0, min(pairs, PILOT_PAIRS))
+    return learned(share_of_any_time(sessions, lambda places: evidence(sessions, pilot, places), random), pairs)
 
 
 def learned_from(training: Logs, random: np.random.Generator) -> Longs:
@@ -155,91 +169,6 @@ def learned_from(training: Logs, random: np.random.Generator) -> Longs:
     drawn = random.permutation(training.accounts)
     events = np.cumsum(np.diff(training.offsets)[drawn])
     return np.sort(drawn[: max(1, int(np.searchsorted(events, MOST_EVENTS)))])
-
-
-def pairs_inside(sessions: Sessions, most: int, random: np.random.Generator) -> tuple[Longs, Longs]:
-    """Draw pairs of different sessions of one account; each account is equally frequent."""
-    start, stop = (np.searchsorted(sessions.owner, sessions.owner, side=side) for side in ("left", "right"))
-    number = stop - start
-    chance = np.where(number > 1, 1 / number, 0)  # of a session, so that accounts are equally frequent
-    if not chance.any():
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    drawn = min(most, int((number - 1).sum()))
-    one = random.choice(len(number), size=drawn, p=chance / chance.sum())
-    step = 1 + (random.random(drawn) * (number[one] - 1)).astype(np.int64)
-    return one, start[one] + (one - start[one] + step) % number[one]
-
-
-def pairs_across(
-    sessions: Sessions, fold: Longs, gap: float | None, most: int, random: np.random.Generator
-) -> tuple[Longs, Longs]:
-    """Draw pairs of sessions of two accounts in the same fold.
-
-    Args:
-        gap: days; sessions of one account are never closer, so closer pairs would be trivial to recognise.
-    """
-    session_fold = fold[sessions.owner]
-    number = np.bincount(sessions.owner)[sessions.owner]
-    one, other = [], []
-    for part in range(FOLDS):
-        places = np.flatnonzero(session_fold == part)
-        if len(places):
-            drawn = round(most * len(places) / len(number))
-            chance = 1 / number[places]
-            sides = random.choice(places, size=(2, drawn), p=chance / chance.sum())
-            one.append(sides[0])
-            other.append(sides[1])
-    left, right = np.concatenate(one), np.concatenate(other)
-    valid = sessions.owner[left] != sessions.owner[right]
-    if sessions.begun is not None and gap is not None:
-        valid &= np.abs(sessions.begun[left] - sessions.begun[right]) > gap
-    return left[valid], right[valid]
-
-
-def pairs_of_strangers(
-    sessions: Sessions, fold: Longs, gap: float | None, inside: tuple[Longs, Longs], random: np.random.Generator
-) -> tuple[Longs, Longs]:
-    """Draw as many pairs of sessions of two accounts as there are inside: some of any time, others of the same time.
-
-    The people of an account may have come one after the other, or may all have been there all the time.
-    """
-    if sessions.begun is None:
-        return pairs_across(sessions, fold, gap, len(inside[0]), random)
-    anytime = round(OF_ANY_TIME * len(inside[0]))
-    anywhere = pairs_across(sessions, fold, gap, anytime, random)
-    near = pairs_of_a_time(sessions, fold, gap, (inside[0][anytime:], inside[1][anytime:]), random)
-    left, right = (np.concatenate(sides) for sides in zip(anywhere, near, strict=True))
-    return left, right
-
-
-def pairs_of_a_time(
-    sessions: Sessions, fold: Longs, gap: float | None, inside: tuple[Longs, Longs], random: np.random.Generator
-) -> tuple[Longs, Longs]:
-    """Return the pairs with their second session replaced by one of another account from about the same time.
-
-    Dates tell nothing about such pairs, as they tell nothing about people who live together.
-    """
-    assert sessions.begun is not None
-    session_fold, number = fold[sessions.owner], np.bincount(sessions.owner)
-    one, other = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    for part in range(FOLDS):
-        places, chosen = np.flatnonzero(session_fold == part), session_fold[inside[0]] == part
-        order = places[np.argsort(sessions.begun[places], kind="stable")]
-        left, right = inside[0][chosen], inside[1][chosen]
-        window = max(OFFERED, round(NEAR * len(order)))
-        place = np.searchsorted(sessions.begun[order], sessions.begun[right])[:, None]
-        offered = place + random.integers(-window, window + 1, size=(len(left), OFFERED))
-        candidates = order[np.clip(offered, 0, len(order) - 1)] if len(order) else offered
-        owner = sessions.owner[candidates]
-        reach = np.cumsum((owner != sessions.owner[left][:, None]) / number[owner], axis=1)
-        drawn = (reach < random.random((len(left), 1)) * reach[:, -1:]).sum(axis=1)
-        one.append(left)
-        other.append(candidates[np.arange(len(left)), np.minimum(drawn, OFFERED - 1)])
-    left, right = np.concatenate(one), np.concatenate(other)
-    valid = sessions.owner[left] != sessions.owner[right]
-    if gap is not None:
-        valid &= np.abs(sessions.begun[left] - sessions.begun[right]) > gap
-    return left[valid], right[valid]
 
 
 def gap_in_days(logs: Logs) -> float | None:

@@ -1,21 +1,22 @@
 """A summary of all accounts: how many people share them, and some accounts worth looking at."""
 
-import csv
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.progress import tracked
 from lightgc2n.recommending.recommender import Recommender
+from lightgc2n.recommending.write_recommendations import write_rows
 
 MOST_ACCOUNTS = 2000  # counted, spread evenly over all accounts
 EXAMPLE_EVENTS = (12, 150)  # of an account that is shown as an example: enough to see, few enough to read
 EVENTS_OF_EACH = 3  # of every person of an example, at least
+COLUMNS = {"account_id": str, "people": int, "confidence": float, "events": int}
+DIGITS, TENTHS = 4, 10
 UNCERTAIN = 0.45  # an account with a lower confidence is the example of an uncertain count
 
 
@@ -59,8 +60,8 @@ def population_of(
         np.linspace(0, len(with_events) - 1, min(most or len(with_events), len(with_events))).astype(np.int64)
     ]
     counts, best = [0] * MOST_PEOPLE, dict[str, Example]()
-    for account in tracked("counting people, accounts", [dataset.accounts[index] for index in chosen.tolist()]):
-        people = recommender.count_people(account)
+    accounts = tracked("counting people, accounts", [dataset.accounts[index] for index in chosen.tolist()])
+    for account, people in recommender.people_of_all(accounts):
         counts[people.count - 1] += 1
         example = Example(account, people.count, people.confidence, len(people.share))
         if counted is not None:
@@ -74,12 +75,23 @@ def population_of(
     return Population(len(chosen), tuple(counts), tuple(order))
 
 
-def write_counts(out: Path, counted: Iterable[Example], force: bool = False) -> None:
-    """Write the number of people of each account as CSV; the file is written atomically."""
-    with new_file(out, force) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("account_id", "people", "confidence", "events"))
-        writer.writerows((one.account, one.count, f"{one.confidence:.4f}", one.events) for one in counted)
+def write_counts(out: Path, counted: Sequence[Example], force: bool = False) -> None:
+    """Write the number of people of each account, in the format of the suffix; the file is written atomically."""
+    rows = ((one.account, one.count, round(one.confidence, DIGITS), one.events) for one in counted)
+    write_rows(out, COLUMNS, rows, force)
+
+
+def summary_of(counted: Sequence[Example]) -> dict[str, Any]:
+    """How many of the accounts are shared, by how many people, and how sure that is; None where there are none."""
+    counts, confidence = (np.array([getattr(one, name) for one in counted]) for name in ("count", "confidence"))
+    tenths = np.minimum((confidence * TENTHS).astype(np.int64), TENTHS - 1)
+    return {
+        "events": sum(one.events for one in counted),
+        "shared": float((counts > 1).mean()) if counted else None,
+        "mean_people": float(counts.mean()) if counted else None,
+        "mean_confidence": float(confidence.mean()) if counted else None,
+        "accounts_by_confidence": np.bincount(tenths, minlength=TENTHS).tolist(),  # below 10 %, below 20 % ...
+    }
 
 
 def _is_better(one: Example, other: Example) -> bool:

@@ -7,6 +7,7 @@ finder. `load_run` and `load_bundle` build the two kinds.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from string import ascii_uppercase
 
@@ -17,7 +18,7 @@ from lightgc2n.data.dataset import Dataset, Ints
 from lightgc2n.data.splits import Queries
 from lightgc2n.errors import HISTORY, DataError, SettingError, option
 from lightgc2n.people.finder import People, PeopleFinder
-from lightgc2n.people.sessions import newest_sessions
+from lightgc2n.people.sessions import Logs, newest_sessions
 from lightgc2n.recommending.histories import History, Source, Times
 from lightgc2n.recommending.people_report import by_weight, people_report, top_items_for_all
 from lightgc2n.recommending.results import (
@@ -41,6 +42,7 @@ from lightgc2n.recommending.scorer import (
 from lightgc2n.recommending.watching import context_of_events, watching
 
 ANALYSED_SESSIONS = 2000  # the newest, in which people are found; a sample of them is compared pair by pair
+ACCOUNTS_AT_ONCE = 2000  # whose people are found together
 ACCOUNT = option("--account", "account=")
 PERSON_OR_ALL = (
     f"a list is for one person ({option('--person', 'person=')}) or for all ({option('--together', 'together=True')}): "
@@ -174,6 +176,24 @@ class Recommender:
         """The people behind a known account, without lists."""
         return self._find_people(account, self._histories.of_accounts([account]), None, None)[1]
 
+    def people_of_all(self, accounts: Iterable[str]) -> Iterator[tuple[str, People]]:
+        """The people behind each of these known accounts that has events, without lists; they are found in batches."""
+        names = iter(accounts)
+        while part := list(islice(names, ACCOUNTS_AT_ONCE)):
+            queries = self._histories.of_accounts(part)
+            some = np.flatnonzero(queries.stop > queries.start)
+            every = (self._histories.events_of(queries.select(some[[at]]), None, None) for at in range(len(some)))
+            logs = logs_of([self._newest(history)[0] for history in every], self.finder)
+            rows = np.array([self._histories.account_index[part[place]] for place in some.tolist()], dtype=np.int64)
+            for place, people in zip(some.tolist(), self.finder.find_all(logs, rows), strict=True):
+                yield part[place], by_weight(people)
+
+    def _newest(self, events: History) -> tuple[History, int]:
+        """The events of the newest sessions, in which people are found, and how many are left out."""
+        newest = newest_sessions(self.finder.sessions_of(events.items, events.times), ANALYSED_SESSIONS)
+        times = None if events.times is None else events.times[newest]
+        return History(events.items[newest], times), newest.start
+
     def who(
         self,
         account: str | None = None,
@@ -297,10 +317,9 @@ class Recommender:
             whose = "the history is empty" if history is not None else f"account {account!r} has no history"
             raise DataError(f"{whose}, so there is nobody to be found.")
         row = self._histories.account_index.get(account) if account is not None else None
-        newest = newest_sessions(self.finder.sessions_of(events.items, events.times), ANALYSED_SESSIONS)
-        events = History(events.items[newest], None if events.times is None else events.times[newest])
+        events, left_out = self._newest(events)
         people = by_weight(self.finder.find(events.items, events.times, row=row))
-        return events, people, (_left_out(newest.start),) if newest.start else ()
+        return events, people, (_left_out(left_out),) if left_out else ()
 
     def _categories_of(self, items: Ints) -> list[tuple[str, ...]]:
         """The categories of each item; empty where the catalogue has none."""
@@ -350,6 +369,16 @@ def _remarks(length: int, count: int) -> Iterator[str]:
         yield "no history: the most popular items"
     if count == 0:
         yield "no item is left to list"
+
+
+def logs_of(histories: Sequence[History], finder: PeopleFinder) -> Logs:
+    """The histories as logs in which the finder finds people."""
+    offsets = np.cumsum([0, *(len(history.items) for history in histories)])
+    times = None
+    if finder.gap is not None:
+        times = np.concatenate([history.times for history in histories if history.times is not None] or [offsets[:0]])
+    items = np.concatenate([np.zeros(0, dtype=np.int32), *(history.items for history in histories)])
+    return Logs(offsets, items, times, np.zeros((finder.catalogue, 0), dtype=np.float32), finder.gap)
 
 
 def _left_out(events: int) -> str:

@@ -1,21 +1,23 @@
-"""Writes recommendations to a CSV, JSON Lines or Parquet file, one row for each entry of each list."""
+"""Writes tables to CSV, JSON Lines or Parquet files, such as one row for each entry of each list."""
 
 import csv
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from lightgc2n.errors import OUT, OutputError
 from lightgc2n.files.atomic_writes import new_file, refuse_existing
 from lightgc2n.recommending.results import Recommendations
 
-COLUMNS = ("account_id", "item_id", "score", "rank")
-LISTS_PER_FRAME = 4096
+COLUMNS = {"account_id": str, "item_id": str, "score": float, "rank": int}
+ROWS_PER_FRAME = 100_000
 
-Row = tuple[str, str, float, int]
+Columns = Mapping[str, type]
+Rows = Iterable[tuple[Any, ...]]
 
 
 def refuse_output(path: Path, force: bool) -> None:
@@ -29,40 +31,50 @@ def refuse_output(path: Path, force: bool) -> None:
 
 def write_recommendations(path: Path, lists: Iterable[Recommendations], force: bool = False) -> None:
     """Write the lists to `path` in the format of its suffix; the file is written atomically."""
+    write_rows(path, COLUMNS, _rows(lists), force)
+
+
+def write_rows(path: Path, columns: Columns, rows: Rows, force: bool = False) -> None:
+    """Write rows to `path` in the format of its suffix; the file is written atomically.
+
+    Args:
+        columns: names and types; a value may be None.
+    """
     refuse_output(path, force)
     with new_file(path, force) as temporary:
-        WRITERS[path.suffix](temporary, lists)
+        WRITERS[path.suffix](temporary, columns, rows)
 
 
-def _rows(lists: Iterable[Recommendations]) -> Iterator[Row]:
+def _rows(lists: Iterable[Recommendations]) -> Iterator[tuple[str, str, float, int]]:
     for one in lists:
         name = one.account_id or ""
         for item_id, score, rank in one:
             yield name, item_id, score, rank
 
 
-def _write_csv(path: Path, lists: Iterable[Recommendations]) -> None:
+def _write_csv(path: Path, columns: Columns, rows: Rows) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(_rows(lists))
+        writer.writerow(columns)
+        writer.writerows(rows)
 
 
-def _write_jsonl(path: Path, lists: Iterable[Recommendations]) -> None:
+def _write_jsonl(path: Path, columns: Columns, rows: Rows) -> None:
     with path.open("w", encoding="utf-8") as file:
-        for row in _rows(lists):
-            file.write(json.dumps(dict(zip(COLUMNS, row, strict=True)), ensure_ascii=False) + "\n")
+        for row in rows:
+            file.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
 
 
-def _write_parquet(path: Path, lists: Iterable[Recommendations]) -> None:
+def _write_parquet(path: Path, columns: Columns, rows: Rows) -> None:
     import polars as pl
 
-    schema = dict(zip(COLUMNS, (pl.String, pl.String, pl.Float64, pl.Int32), strict=True))
-    # In chunks: the columns of a frame take far less memory than the lists.
-    frames, given = [pl.DataFrame(schema=schema)], iter(lists)
-    while part := list(islice(given, LISTS_PER_FRAME)):
-        columns = zip(*_rows(part), strict=True)
-        frames.append(pl.DataFrame(dict(zip(COLUMNS, map(list, columns), strict=False)), schema=schema))
+    kinds = {str: pl.String, float: pl.Float64, int: pl.Int32}
+    schema = {name: kinds[kind] for name, kind in columns.items()}
+    # In chunks: the columns of a frame take far less memory than the rows.
+    frames, given = [pl.DataFrame(schema=schema)], iter(rows)
+    while part := list(islice(given, ROWS_PER_FRAME)):
+        values = zip(*part, strict=True)
+        frames.append(pl.DataFrame(dict(zip(columns, map(list, values), strict=True)), schema=schema))
     try:
         pl.concat(frames).write_parquet(path)
     except pl.exceptions.PolarsError as problem:  # polars wraps the OSError
@@ -72,7 +84,7 @@ def _write_parquet(path: Path, lists: Iterable[Recommendations]) -> None:
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
 
 
-WRITERS: dict[str, Callable[[Path, Iterable[Recommendations]], None]] = {
+WRITERS: dict[str, Callable[[Path, Columns, Rows], None]] = {
     ".csv": _write_csv,
     ".jsonl": _write_jsonl,
     ".parquet": _write_parquet,

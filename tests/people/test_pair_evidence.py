@@ -16,13 +16,11 @@ from lightgc2n.people.pair_evidence import (
     learn_contrast,
     log_ratio,
     outputs,
-    pairs_across,
-    pairs_inside,
-    pairs_of_a_time,
 )
 from lightgc2n.people.reference_methods import REFERENCE_METHODS
 from lightgc2n.people.session_features import FOLDS, Sessions, describe, item_tables, pair_features, share_an_item
 from lightgc2n.people.sessions import DAY, HOUR, Logs, usual_gap
+from lightgc2n.people.strangers import distance_in_time, pairs_across, pairs_inside, pairs_of_a_time, share_of_any_time
 from lightgc2n.people.vectors import item_vectors
 from tests.people.accounts import logs_of
 
@@ -177,6 +175,30 @@ def test_strangers_of_a_time_are_of_other_accounts_and_of_about_the_same_days() 
         abs(apart - wanted)
         < 0.2 * abs(np.abs(sessions.begun[anywhere[0]] - sessions.begun[anywhere[1]]).mean() - wanted) + 1
     )
+
+
+def test_distance_in_time_by_hand() -> None:
+    # After day 2 the first half has begun two of its three sessions, the other one of two.
+    half = np.array([True, True, False, True, False])
+    assert distance_in_time(np.array([1.0, 2.0, 2.0, 5.0, 9.0]), half) == pytest.approx(1 - 1 / 2)
+    assert distance_in_time(np.array([1.0, 2.0, 7.0, 5.0, 9.0]), half) == 1
+
+
+def test_whether_dates_tell_people_apart_is_seen_in_the_logs() -> None:
+    """Evidence that knows the people: those of one half come before those of the other, or are there all the time."""
+    logs, who = world(40)
+    fold = np.arange(40) % FOLDS
+    sessions = describe(logs, item_tables(logs, fold), fold)
+    assert sessions.begun is not None
+    together = who[sessions.first]
+    first = np.arange(len(together)) % 30 < 15
+    for people, share in ((together, 0.0), (first, 1.0)):
+
+        def compare(places: np.ndarray, people: np.ndarray = people) -> np.ndarray:
+            own = people[places]
+            return np.where(own[..., :, None] == own[..., None, :], 2.0, -2.0) * (1 - np.eye(places.shape[-1]))
+
+        assert share_of_any_time(sessions, compare, np.random.default_rng(0)) == share
 
 
 def test_evidence_is_of_the_pair_and_symmetric(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,18 @@
 import csv
 import json
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
+from lightgc2n.people.finder import People
 from lightgc2n.recommending.bundle_files import SERVER, SERVER_FACTS, open_bundle
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
+from lightgc2n.recommending.loading import load
 from lightgc2n.recommending.population import Example, population_of
 from lightgc2n.recommending.recommender import Recommender
 from tests.cli.test_commands import run
@@ -27,6 +31,9 @@ class Street(Recommender):
             sequence_accounts=np.arange(len(people)),
             lengths=np.array([events for _, _, events in people]),
         )
+
+    def people_of_all(self, accounts: Iterable[str]) -> Iterator[tuple[str, People]]:
+        yield from ((account, self.count_people(account)) for account in accounts)
 
     def count_people(self, account: str) -> Any:
         count, confidence, events = self.people_of[account]
@@ -67,6 +74,20 @@ def test_all_accounts_by_the_command(tmp_path: Path) -> None:
     rows = list(csv.DictReader(out.read_text(encoding="utf-8").splitlines()))
     assert found["accounts"] == len(rows) == sum(found["counts"])
     assert found["counts"] == [sum(row["people"] == str(count) for row in rows) for count in range(1, 6)]
+    assert found["shared"] == 1 - found["counts"][0] / len(rows)
+    assert found["mean_people"] == sum(int(row["people"]) for row in rows) / len(rows)
+    assert sum(found["accounts_by_confidence"]) == len(rows)
+    assert found["mean_confidence"] == pytest.approx(np.mean([float(row["confidence"]) for row in rows]), abs=1e-4)
+    recommender = load(bundle)
+    for row in rows[:20]:  # as each is answered alone
+        alone = recommender.count_people(row["account_id"])
+        assert (int(row["people"]), float(row["confidence"])) == (
+            alone.count,
+            pytest.approx(alone.confidence, abs=1e-4),
+        )
+    assert run("people", bundle, "--all", "--out", tmp_path / "counts.jsonl").returncode == 0
+    lines = (tmp_path / "counts.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [str(json.loads(line)["people"]) for line in lines] == [row["people"] for row in rows]
     assert "People of 60 accounts" in run("people", bundle, "--all").stdout
     for words, message in (
         (["--all", "--account", "h000003"], "omit --account, --history and --who"),
