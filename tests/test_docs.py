@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TESTED = re.compile(r"<!-- tested -->\n```(sh|python)\n(.*?)```", re.DOTALL)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCKS = [(page.name, *actual) for page in PAGES[1:] for actual in TESTED.findall(page.read_text(encoding="utf-8"))]
+BLOCKS = [(page.name, *block) for page in PAGES[1:] for block in TESTED.findall(page.read_text(encoding="utf-8"))]
 
 
 def test_some_blocks_are_tested() -> None:
