@@ -16,8 +16,7 @@ from lightgc2n.cli.printing import can_print, print_json, print_table, title_of,
 from lightgc2n.errors import SettingError
 
 if TYPE_CHECKING:
-    from lightgc2n.people.profiles import Activity
-    from lightgc2n.recommending.results import AccountPeople, Person, PersonEvent, Recommendations, Watching
+    from lightgc2n.recommending.results import AccountPeople, Activity, Person, PersonEvent, Recommendations, Watching
 
 NEWEST = 20  # events that the screen shows one by one
 STYLES = dict(zip("ABCDE", ("black on cyan", "black on yellow", "white on magenta", "black on green", "white on blue"),

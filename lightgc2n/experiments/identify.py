@@ -24,8 +24,8 @@ from lightgc2n.metrics.cluster_agreement import PeopleMeasures, measure_people, 
 from lightgc2n.people.contrast_method import Examples, by_contrast, by_examples, evidence_of, lengths
 from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.people.reference_methods import REFERENCE_METHODS, CountEstimate, Method
+from lightgc2n.people.session_features import item_vectors
 from lightgc2n.people.sessions import HOUR, Logs, has_hours, usual_gap
-from lightgc2n.people.vectors import item_vectors
 from lightgc2n.progress import say
 from lightgc2n.recommending.histories import whole_logs
 

@@ -33,8 +33,7 @@ from lightgc2n.people.count_people import (
 from lightgc2n.people.pair_evidence import Contrast, Learned, evidence, learned_from
 from lightgc2n.people.progress_hook import tracked
 from lightgc2n.people.session_features import Sessions
-from lightgc2n.people.session_samples import equal_sizes, spread
-from lightgc2n.people.sessions import Floats, Logs
+from lightgc2n.people.sessions import Floats, Logs, equal_sizes, spread
 
 SINGLES = 0.2  # share of accounts assumed to have one person
 FEWEST_SESSIONS = 8  # of an account assumed to have one person

@@ -29,8 +29,7 @@ from lightgc2n.people.count_people import (
 from lightgc2n.people.count_training import learn_count
 from lightgc2n.people.pair_evidence import Contrast, Learned, evidence, learn, pair_evidence
 from lightgc2n.people.session_features import Sessions
-from lightgc2n.people.session_samples import equal_sizes, landmarks, sampled
-from lightgc2n.people.sessions import Floats, Logs, usual_gap
+from lightgc2n.people.sessions import Floats, Logs, equal_sizes, landmarks, sampled, usual_gap
 
 MOST_SESSIONS = 300  # of an account that are all compared with each other; the number of pairs grows with the square
 EVENTS_AT_ONCE = 50_000  # of the accounts that are described together

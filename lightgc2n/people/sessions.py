@@ -1,4 +1,4 @@
-"""Logs that people are estimated from, their sessions, and sessions as points in feature space.
+"""Logs that people are estimated from, their sessions, which of them are compared, and sessions as points.
 
 Events separated by less than a gap are one session, which nearly always belongs to one person.
 """
@@ -178,3 +178,37 @@ def account_points(features: Matrix, owner: Longs, accounts: int) -> Iterator[tu
         places = np.where(known, (stops - sizes)[rows, None] + np.arange(widest), 0)
         yield rows, places[known], Points(features[places] * known[..., None], known)
         first += len(rows)
+
+
+LANDMARKS = 64  # of these, with which each further session is compared
+PAIRS_AT_ONCE = 150_000  # pairs of sessions of the accounts that are computed together
+
+
+def sampled(number: int, most: int) -> Longs:
+    """Return the positions of the sessions to compare, oldest first: all of a short history.
+
+    Of a long one the newest half of `most`, and the others at equal distances.
+    """
+    if number <= most:
+        return np.arange(number)
+    newest = most // 2
+    return np.concatenate([spread(number - newest, most - newest), np.arange(number - newest, number)])
+
+
+def landmarks(number: int) -> Longs:
+    """Return positions at equal distances, at most LANDMARKS."""
+    return spread(number, min(number, LANDMARKS))
+
+
+def spread(number: int, chosen: int) -> Longs:
+    """Return `chosen` of `number` positions at equal distances, the first among them."""
+    return np.arange(chosen) * number // chosen
+
+
+def equal_sizes(size: Longs, cells: int = PAIRS_AT_ONCE) -> Iterator[Longs]:
+    """Yield the positions of equal sizes together, few enough that the squares of their sizes fit into `cells`."""
+    order = np.argsort(size, kind="stable")
+    for group in np.split(order, np.flatnonzero(np.diff(size[order])) + 1):
+        if len(group):
+            step = max(1, cells // max(int(size[group[0]]) ** 2, 1))
+            yield from (group[first : first + step] for first in range(0, len(group), step))

@@ -16,8 +16,7 @@ import numpy.typing as npt
 from lightgc2n.data.dataset import Longs
 from lightgc2n.people.assigning import assign
 from lightgc2n.people.session_features import FOLDS, Sessions
-from lightgc2n.people.session_samples import equal_sizes, sampled
-from lightgc2n.people.sessions import Floats
+from lightgc2n.people.sessions import Floats, equal_sizes, sampled
 
 OFFERED, NEAR = 8, 0.01  # strangers' sessions that one is drawn from; how near in time, as a share of all sessions
 ASKED, FEWEST, MOST = 800, 8, 100  # accounts whose halves are compared, and sessions of one

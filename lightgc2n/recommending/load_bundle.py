@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lightgc2n.errors import DataError, SettingError, option
-from lightgc2n.people import assigning, count_people, pair_evidence, session_features, session_samples, sessions
+from lightgc2n.people import assigning, count_people, pair_evidence, session_features, sessions
 from lightgc2n.people import finder as people_finder
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.finder import PeopleFinder
@@ -92,7 +92,7 @@ def finder_constants() -> dict[str, Any]:
         "farthest_pair": pair_evidence.FARTHEST,  # standard deviations at which pair features are clipped
         "fit_weight": assigning.FIT_WEIGHT,
         "half_an_hour": session_features.HALF_AN_HOUR,  # in days
-        "landmarks": session_samples.LANDMARKS,  # of the compared sessions, with which each other one is compared
+        "landmarks": sessions.LANDMARKS,  # of the compared sessions, with which each other one is compared
         "least_ratio": pair_evidence.LEAST_RATIO,
         "most_people": MOST_PEOPLE,
         "most_sessions": people_finder.MOST_SESSIONS,  # of which all pairs are compared

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, overload
 
-from lightgc2n.people.profiles import Activity, Preference
-
 
 class Recommendation(NamedTuple):
     """One entry of a list; the score orders this list and is not comparable with other lists."""
@@ -74,6 +72,23 @@ class PersonEvent(NamedTuple):
     person: str
     probability: float
     shares: tuple[float, ...]  # the probability of every person, in the order of their letters; they sum to one
+
+
+class Preference(NamedTuple):
+    """A category, or a domain, that a person has at least twice."""
+
+    name: str
+    events: int
+    share: float  # of the person's events
+
+
+@dataclass(frozen=True)
+class Activity:
+    """Distribution of a person's events over time, by the clock of the log; each sums to one."""
+
+    weekdays: tuple[float, ...]  # from Monday
+    months: tuple[float, ...]  # from January
+    hours: tuple[float, ...] | None  # from midnight; None if times are whole days
 
 
 class Like(NamedTuple):

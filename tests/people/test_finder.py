@@ -12,8 +12,7 @@ from lightgc2n.people import finder as finder_module
 from lightgc2n.people import sessions as session_module
 from lightgc2n.people.finder import NEW, People, PeopleFinder
 from lightgc2n.people.progress_hook import shown_by, tracked
-from lightgc2n.people.session_samples import sampled
-from lightgc2n.people.sessions import Logs
+from lightgc2n.people.sessions import Logs, sampled
 from lightgc2n.people.storage import load_finder, save_finder
 from tests.people.test_pair_evidence import world
 

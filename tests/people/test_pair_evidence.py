@@ -18,10 +18,17 @@ from lightgc2n.people.pair_evidence import (
     outputs,
 )
 from lightgc2n.people.reference_methods import REFERENCE_METHODS
-from lightgc2n.people.session_features import FOLDS, Sessions, describe, item_tables, pair_features, share_an_item
+from lightgc2n.people.session_features import (
+    FOLDS,
+    Sessions,
+    describe,
+    item_tables,
+    item_vectors,
+    pair_features,
+    share_an_item,
+)
 from lightgc2n.people.sessions import DAY, HOUR, Logs, usual_gap
 from lightgc2n.people.strangers import distance_in_time, pairs_across, pairs_inside, pairs_of_a_time, share_of_any_time
-from lightgc2n.people.vectors import item_vectors
 from tests.people.accounts import logs_of
 
 ITEMS = 64

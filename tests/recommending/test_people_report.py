@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 
-from lightgc2n.people.profiles import (
+from lightgc2n.people.sessions import DAY, HOUR
+from lightgc2n.recommending.people_report import (
     TOO_FEW,
-    Activity,
-    Preference,
     activity,
     characteristic_items,
     describe,
     preferences,
 )
-from lightgc2n.people.sessions import DAY, HOUR
+from lightgc2n.recommending.results import Activity, Preference
 
 ALIKE = (1 / 7,) * 7
 

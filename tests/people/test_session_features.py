@@ -1,12 +1,12 @@
-"""Vectors of items: the weights by hand, the eigenvectors by another library, and what they tell."""
+"""Item vectors: the weights by hand, and the eigenvectors against those of another library."""
 
 import math
 
 import numpy as np
 import pytest
 
-from lightgc2n.people import vectors
-from lightgc2n.people.vectors import Weights, information, item_vectors, leading_vectors
+from lightgc2n.people import session_features
+from lightgc2n.people.session_features import Weights, information, item_vectors, leading_vectors
 
 
 def dense(weights: Weights) -> np.ndarray:
@@ -46,7 +46,7 @@ def test_a_product_with_many_parts_is_the_whole_product(monkeypatch: pytest.Monk
     full = random.standard_normal((6, 6)).astype(np.float32) * (random.random((6, 6)) < 0.6)
     row, column = np.nonzero(full)
     right = random.standard_normal((6, 2)).astype(np.float32)
-    monkeypatch.setattr(vectors, "CELLS_AT_ONCE", 6)  # three cells at once, so that rows are cut
+    monkeypatch.setattr(session_features, "CELLS_AT_ONCE", 6)  # three cells at once, so that rows are cut
     assert Weights(6, row, column, full[row, column]) @ right == pytest.approx(full @ right, abs=1e-5)
 
 
@@ -63,8 +63,8 @@ def test_items_of_one_taste_are_alike() -> None:
 
 
 def test_of_an_endless_log_some_items_are_taken_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "LONGEST", 2)
-    account, item = vectors._held(np.array([1, 0, 0, 0, 0, 0]), np.array([4, 1, 2, 3, 3, 0]))
+    monkeypatch.setattr(session_features, "LONGEST", 2)
+    account, item = session_features._held(np.array([1, 0, 0, 0, 0, 0]), np.array([4, 1, 2, 3, 3, 0]))
     assert (account.tolist(), item.tolist()) == ([0, 0, 1], [0, 2, 4])  # of 0, 1, 2, 3 every second
 
 
