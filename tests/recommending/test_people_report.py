@@ -68,12 +68,12 @@ def test_a_description_is_what_a_person_would_say(
     shares: dict[str, float], weekdays: tuple[float, ...], clock: tuple[float, ...] | None, words: str
 ) -> None:
     liked = [Preference(name, round(10 * share), share) for name, share in shares.items()]
-    assert describe(10, liked, Activity(weekdays, (), clock)) == words
+    assert describe(10, liked, Activity(tuple(map(float, weekdays)), (), clock)) == words
 
 
 def test_times_of_a_few_events_are_not_described() -> None:
-    assert describe(3, [], Activity((1, 0, 0, 0, 0, 0, 0), (), None)) == TOO_FEW
-    assert describe(4, [], Activity((1, 0, 0, 0, 0, 0, 0), (), None)) == "Mondays"
+    assert describe(3, [], Activity((1.0, *[0.0] * 6), (), None)) == TOO_FEW
+    assert describe(4, [], Activity((1.0, *[0.0] * 6), (), None)) == "Mondays"
 
 
 def test_activity_by_hand() -> None:

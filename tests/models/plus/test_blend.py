@@ -8,8 +8,16 @@ from torch import tensor
 from torch.testing import assert_close
 
 from lightgc2n.data.dataset import Domain
-from lightgc2n.models.plus.blend import Blend, LearnedScores, candidates, features, learned_alone
-from lightgc2n.models.plus.blend_fit import Candidates, fit_mixture, fit_weights
+from lightgc2n.models.plus.blend import (
+    Blend,
+    Candidates,
+    LearnedScores,
+    candidates,
+    features,
+    fit_mixture,
+    fit_weights,
+    learned_alone,
+)
 from lightgc2n.models.plus.transitions import count_neighbours
 from tests.graph.logs import training_of
 
