@@ -160,7 +160,10 @@ def _show_lists(result: dict[str, Any]) -> None:
         f"{result['questions']:,} events of {result['accounts']:,} accounts, {100 * result['going_on']:.0f} % of them "
         f"within a session. Weights, within a session and at its start, were selected on validation events."
     )
-    print_results([Table("lists", caption, columns, tuple(tuple(map(Cell, row)) for row in rows))], [note])
+    control = result["rows"]["people now"]["p against control"]
+    against = ", ".join(f"{name} {p:.3f}" for name, p in control.items())
+    notes = [note, f"people now against shuffled people, the control: p {against}."]
+    print_results([Table("lists", caption, columns, tuple(tuple(map(Cell, row)) for row in rows))], notes)
 
 
 def _beside(value: float | None, own: float | None) -> str:

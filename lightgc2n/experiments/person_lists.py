@@ -11,6 +11,8 @@ likely of five   the same, with five people in every account
 likely sessions  the account up to the end of each of its newest sessions, weighted by age and by
                 the probability that its person (of five) acts
 newest sessions  without people: the account up to the end of each of its newest sessions, the newest weighted most
+people now       the events of each estimated person, weighted by the chance that they watch now
+shuffled people  the same after the people were shuffled among the sessions of the account: the control
 true people      the events of each true person, weighted by the probability that they act
 true person      the events of the person who acts, which no method can know
 """
@@ -35,6 +37,7 @@ from lightgc2n.data.split_types import Queries
 from lightgc2n.data.splits import Split, SplitConfig, split_dataset
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.experiments.identify import IdentifyOptions, in_part
+from lightgc2n.experiments.people_now import people_now
 from lightgc2n.experiments.rolling_queries import (
     ChooseHistories,
     RollingQueries,
@@ -66,7 +69,7 @@ from lightgc2n.training.runs import RUN, load_run, plan_of, refuse_other_data
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 CUTOFF = 20
-OWN = "account"
+OWN, CONTROL = "account", "shuffled people"
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,8 @@ def serve(
         rows[way] |= {"weight going on": WEIGHTS[weights[0]], "weight beginning": WEIGHTS[weights[1]]}
         rows[way]["validation"] = _measured(before, chosen_on)[0]
     for way in rows:
-        rows[way]["p"] = _p_values(ranks, served, way, tested.account)
+        rows[way]["p"] = _p_values(ranks, served, way, OWN, tested.account)
+    rows["people now"]["p against control"] = _p_values(ranks, served, "people now", CONTROL, tested.account)
     return {
         "made_by": f"lightgc2n {__version__}",
         "dataset": {"name": dataset.name, "checksum": dataset.checksum},
@@ -184,6 +188,8 @@ def _ranked(
         "likely of five": likely_person(dataset, rolling, finder, MOST_PEOPLE),
         "likely sessions": likely_sessions(dataset, rolling, finder, MOST_PEOPLE),
         "newest sessions": newest_sessions(rolling),
+        "people now": people_now(dataset, rolling, finder),
+        CONTROL: people_now(dataset, rolling, finder, shuffled=True),
         "true people": true_people(dataset, rolling, member),
         "true person": true_person(rolling, member),
     }
@@ -280,14 +286,14 @@ def _measured(ranks: Floats, ranked: Ranked) -> tuple[dict[str, Any], Served]:
 
 
 def _p_values(
-    ranks: Mapping[str, Floats], served: Mapping[str, Served], way: str, owner: Longs
+    ranks: Mapping[str, Floats], served: Mapping[str, Served], way: str, other: str, owner: Longs
 ) -> dict[str, float] | None:
-    """Return the p-values of the differences from the account's own list."""
-    if way == OWN:
+    """Return the p-values of the differences from another way."""
+    if way == other:
         return None
-    least = (served[way].least - served[OWN].least)[:, None]
-    gain = (_gain(ranks[way]) - _gain(ranks[OWN]))[:, None]
+    least = (served[way].least - served[other].least)[:, None]
+    gain = (_gain(ranks[way]) - _gain(ranks[other]))[:, None]
     return {
-        "least served": float(paired_p_values(least, served[OWN].account)[0]),
+        "least served": float(paired_p_values(least, served[other].account)[0]),
         "MRR": float(paired_p_values(gain, owner)[0]),
     }

@@ -78,7 +78,7 @@ def likely_person(
     dataset: Dataset, rolling: RollingQueries, finder: PeopleFinder, count: int | None = None
 ) -> ChooseHistories:
     """Use the events of each person estimated before the period, weighted by the probability that they act."""
-    return _likely_among(rolling, _people_of(dataset, rolling, finder, count))
+    return _likely_among(rolling, people_of(dataset, rolling, finder, count))
 
 
 def true_people(dataset: Dataset, rolling: RollingQueries, member: Longs) -> ChooseHistories:
@@ -111,7 +111,7 @@ def likely_sessions(
     dataset: Dataset, rolling: RollingQueries, finder: PeopleFinder, count: int | None = None
 ) -> ChooseHistories:
     """Use the account up to the end of each of its newest sessions, weighted by age and by its person's probability."""
-    people, newest = _people_of(dataset, rolling, finder, count), newest_sessions(rolling)
+    people, newest = people_of(dataset, rolling, finder, count), newest_sessions(rolling)
 
     def histories(query: int) -> list[WeightedHistory]:
         start, place = int(rolling.queries.start[query]), int(rolling.queries.target_event[query])
@@ -123,7 +123,7 @@ def likely_sessions(
     return histories
 
 
-def _people_of(
+def people_of(
     dataset: Dataset, rolling: RollingQueries, finder: PeopleFinder, count: int | None
 ) -> Callable[[int], Followed]:
     """Return a function from a query to the people of its account, estimated before the period and then followed."""
@@ -146,8 +146,17 @@ def _people_of(
 
 
 def _of_people(people: Followed, place: int, start: int) -> list[WeightedHistory]:
-    chances: Floats = people.chances(place)
-    own = events_of(people.shares(place))
+    return histories_of(people.shares(place), people.chances(place), start)
+
+
+def histories_of(share: Floats, chances: Floats, start: int) -> list[WeightedHistory]:
+    """Return the events of each person, weighted by the chance that they act.
+
+    Args:
+        share: of each event of the account so far [E, K].
+        start: of the account's log in the dataset.
+    """
+    own = events_of(share)
     return [
         WeightedHistory(start + places, float(chance))
         for places, chance in zip(own, chances, strict=True)

@@ -9,6 +9,7 @@ import pytest
 
 from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import Split, SplitConfig, split_dataset
+from lightgc2n.experiments.people_now import people_now
 from lightgc2n.experiments.person_lists import WEIGHTS, Ranked, choose
 from lightgc2n.experiments.rolling_queries import (
     RollingQueries,
@@ -21,6 +22,7 @@ from lightgc2n.experiments.rolling_queries import (
     true_person,
 )
 from lightgc2n.metrics.member_recall import measure_served
+from lightgc2n.people.who_is_watching import Past, who_is_watching
 from lightgc2n.synthetic.households import HouseholdConfig, generate
 from tests.cli.test_commands import Done, run
 from tests.worlds import dataset_of
@@ -111,6 +113,30 @@ def test_sessions_of_who_is_likely_acting(monkeypatch: pytest.MonkeyPatch) -> No
     assert [one.weight for one in actual] == pytest.approx(expected)
 
 
+def test_people_now_and_its_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 10 o'clock b has done y z x in one session and z in a second one, which are of two people."""
+    dataset, split = world()
+    rolling = rolling_queries(dataset, split, "test", HOUR * 1_000_000)
+    share = np.eye(2)[[0, 0, 0, 1]]
+
+    class Found:
+        def shares(self, place: int) -> np.ndarray:
+            return share[:place]
+
+    vectors = np.eye(3, dtype=np.float32)
+    monkeypatch.setattr("lightgc2n.experiments.rolling_queries.follow", lambda *_: Found())
+    monkeypatch.setattr("lightgc2n.experiments.people_now.item_vectors_of", lambda *_: vectors)
+    actual = people_now(dataset, rolling, None)(1)  # type: ignore[arg-type]
+    assert [one.places.tolist() for one in actual] == [[4, 5, 6], [7]]
+    assert dataset.times is not None
+    past = Past(dataset.events[4:8], np.asarray(dataset.times[4:8]), share, rolling.session[4:8])
+    chances = who_is_watching(past, int(dataset.times[8]), [], vectors)[0]
+    assert [one.weight for one in actual] == pytest.approx(chances)
+    shuffled = people_now(dataset, rolling, None, shuffled=True)(1)  # type: ignore[arg-type]
+    places = sorted(one.places.tolist() for one in shuffled)
+    assert places == [[4, 5, 6], [7]]  # whole sessions, whoever gets them
+
+
 def ranked(by_weight: np.ndarray, in_session: list[bool]) -> Ranked:
     """Questions of one account with two members who ask by turns."""
     dataset, split = world()
@@ -156,6 +182,8 @@ def test_the_command(town: Path) -> None:
         "likely of five",
         "likely sessions",
         "newest sessions",
+        "people now",
+        "shuffled people",
         "true people",
         "true person",
     ]
