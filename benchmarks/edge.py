@@ -28,6 +28,7 @@ from lightgc2n.recommending.bundle_files import part_sizes
 from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.load_run import load_run
 from lightgc2n.recommending.recommender import Recommender
+from lightgc2n.training.checkpoints import epochs_of
 from lightgc2n.training.run import evaluate_run
 from lightgc2n.training.runs import plan_of, read_run
 
@@ -85,6 +86,7 @@ def rows(run: Path, accounts: int, rounds: int) -> Iterator[dict[str, Any]]:
                     "model": plan.model,
                     "form": f"{out.name}, {'with the tables of accounts' if known else 'the history alone'}",
                     "width": width,
+                    "epochs": epochs_of(run),
                     "device_mb": round(1e-6 * (device + sizes["server part"] * known), 3),
                     "milliseconds": round(took, 3),
                     "mrr": round(100 * float(kept.mean()), 3),

@@ -27,6 +27,7 @@ class Bundle:
     model: str
     form: str  # "float" or "int8"
     width: int
+    epochs: int  # of the run
     device_mb: float  # what a browser or a phone loads
     milliseconds: float  # the median answer on one core of a CPU
     mrr: float  # MRR@20 of the bundle's lists, in %
@@ -66,7 +67,7 @@ def judged(bundles: Sequence[Bundle]) -> Finding:
         return Finding("cannot be told", "No bundle was measured.")
     texts = [
         f"on {one.data} as {one.form}, width {one.width}: {one.device_mb:.2f} MB, {one.milliseconds:.1f} ms an answer "
-        f"on one core, MRR@20 {one.mrr:.2f} % against {one.of_run:.2f} % of the run "
+        f"on one core, MRR@20 {one.mrr:.2f} % against {one.of_run:.2f} % of the run, {one.epochs} epochs "
         f"(loss {100 * one.loss:.2f} %, 95 %: {100 * one.loss_low:.2f} to {100 * one.loss_high:.2f})".replace("-", "−")
         for one in found
     ]
@@ -92,6 +93,7 @@ def section(bundles: Sequence[Bundle]) -> Section:
         (
             Cell(f"{one.data}, {one.model}, {one.form}"),
             Cell(str(one.width), one.width),
+            Cell(str(one.epochs), one.epochs),
             Cell(f"{one.device_mb:.2f}", one.device_mb),
             Cell(f"{one.milliseconds:.2f}", one.milliseconds),
             Cell(f"{one.mrr:.2f}", one.mrr),
@@ -100,7 +102,7 @@ def section(bundles: Sequence[Bundle]) -> Section:
         )
         for one in bundles
     )
-    columns = ("bundle", "width", "device MB", "ms an answer", "MRR@20", "of the run", "loss")
+    columns = ("bundle", "width", "epochs", "device MB", "ms an answer", "MRR@20", "of the run", "loss")
     notes = (f"Measured at commit {bundles[0].commit[:12]}.",)
     table = Table("edge", "Bundles on one core of a CPU", columns, rows, bundles[0].command, notes)
     return Section(FOLDER, "On the device itself", text, (table,))

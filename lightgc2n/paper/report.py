@@ -1,12 +1,14 @@
 """The report on all experiments of a folder, made from their run folders."""
 
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lightgc2n import zoo
 from lightgc2n.errors import DataError
-from lightgc2n.experiments.results import RunResult
+from lightgc2n.experiments.results import ResultGroup, RunResult
 from lightgc2n.experiments.save_results import RESULTS
+from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.paper import earlier, edge, people_section, step_times
 from lightgc2n.paper.catalogue import EXPERIMENTS
 from lightgc2n.paper.document import Document, Opening
@@ -26,6 +28,15 @@ from lightgc2n.paper.section_tables import parts_of
 from lightgc2n.paper.step_times import read_step_times
 from lightgc2n.paper.table1 import notes_on_data, paper_set
 
+# What the report reads besides runs.
+MEASURED = (
+    f"{step_times.FOLDER}/*.json",
+    f"{edge.FOLDER}/*.json",
+    f"{people_section.FOLDER}/*/{people_section.RESULTS}",
+    f"{earlier.FOLDER}/*",
+    "statistics/*.json",
+)
+FIRST_SCREEN = ("table1-16", "table1")
 TITLE = "LightGC²N, measured again"
 SUMMARY = (
     "Several people often share one account. LightGC²N (Zhang et al., AAAI 2025) recommends the next item for such "
@@ -69,17 +80,25 @@ def document(out: Path) -> Document:
             *([earlier.section(before)] if before else []),
         ),
         made=tuple(_made(list(every.values()))),
-        opening=opening(results["table1"]) if "table1" in results else None,
+        opening=opening([results[name] for name in FIRST_SCREEN if name in results]),
         quick=quick,
     )
 
 
-def opening(results: ExperimentResults) -> Opening | None:
-    """Return the first screen, with the paper's numbers beside ours on its data."""
-    sets = {(part.dataset, part.protocol): paper_set(part.dataset, part.protocol) for part in parts_of(results)}
+def opening(tables: Sequence[ExperimentResults]) -> Opening | None:
+    """Return the first screen, with the paper's numbers beside ours on its data.
+
+    Args:
+        tables: Table 1 at the paper's width, then with the models' own; a model is shown from the first that has it.
+    """
+    groups: dict[tuple[str, str, str], ResultGroup] = {}
+    for group in (group for one in tables for group in one.groups):
+        groups.setdefault((group.dataset, group.protocol, group.title), group)
+    parts = [part for one in tables for part in parts_of(one)]
+    sets = {(part.dataset, part.protocol): paper_set(part.dataset, part.protocol) for part in parts}
     notes = {name: " ".join(notes_on_data(name)) for (name, _), beside in sets.items() if beside}
     simple = {name for name, entry in zoo.ZOO.items() if entry.is_simple}
-    return opening_of(results.groups, simple, table1(), sets, notes)
+    return opening_of(list(groups.values()), simple, table1(), sets, notes)
 
 
 def has_results(out: Path) -> bool:
@@ -102,6 +121,11 @@ def ship(out: Path, to: Path) -> Path:
         results = read_experiment_results(folder)
         write_records(results.groups, to / folder.name)
         merge_requests(to / folder.name, folder.name, read_experiment(folder))
+    for path in (path for pattern in MEASURED for path in sorted(out.glob(pattern))):
+        place = to / path.relative_to(out)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(place, force=True) as temporary:
+            shutil.copyfile(path, temporary)
     return write(to)
 
 

@@ -95,8 +95,11 @@ def of_layers(every: Sequence[Comparison]) -> list[Comparison]:
 
 def once_each(every: Sequence[Comparison]) -> list[Comparison]:
     """One comparison for each dataset, on all of the data, for what does not depend on the device."""
-    whole = of_layers(of_published_depth(every))
-    return list({one.dataset.partition(" on ")[0]: one for one in reversed(whole)}.values())[::-1]
+    named: dict[str, Comparison] = {}
+    for one in of_layers(of_published_depth(every)):
+        name = one.dataset.partition(" on ")[0]
+        named.setdefault(name, Comparison(name, one.protocol, one.runs))
+    return list(named.values())
 
 
 def _filtered(every: Sequence[Comparison], keep: Callable[[RunResult], bool]) -> list[Comparison]:

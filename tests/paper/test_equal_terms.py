@@ -116,7 +116,15 @@ def test_a_record_of_steps_that_is_not_one_is_named(tmp_path: Path) -> None:
 
 
 def bundle(**more: Any) -> Bundle:
-    given = {"data": "E", "model": "lightgc2n", "form": "int8", "width": 16, "device_mb": 0.4, "milliseconds": 0.3}
+    given = {
+        "data": "E",
+        "model": "lightgc2n",
+        "form": "int8",
+        "width": 16,
+        "epochs": 60,
+        "device_mb": 0.4,
+        "milliseconds": 0.3,
+    }
     scores = {"mrr": 11.0, "of_run": 11.0, "loss_low": -0.001, "loss_high": 0.002, "command": "", "commit": "abc"}
     return Bundle(**(given | scores | more))
 

@@ -55,7 +55,7 @@ def test_table1_by_hand(tmp_path: Path) -> None:
     assert "Missing: E-sasrec-seed0: not finished, 0 epochs so far" in notes
     assert "Default settings: lightgc2n." in notes
     assert table.command == "make E"
-    told = opening(find(folder))
+    told = opening([find(folder)])
     assert told is not None
     assert told.finding.startswith(
         "In the one test no rule that only counts is more accurate than LightGC²N; in the pa"
@@ -125,7 +125,7 @@ def test_the_papers_number_is_on_the_first_screen(tmp_path: Path) -> None:
     windows = {"protocol": "windows"}
     finished(folder, "Hvideo_E-lightgc2n-seed0", [1, 30], source="Hvideo_E", split=windows)  # (1 + 0) / 2
     finished(folder, "Hvideo_E-markov-seed0", [1, 2], model="markov", source="Hvideo_E", split=windows, epochs=())
-    told = opening(find(folder))
+    told = opening([find(folder)])
     assert told is not None
     (row,) = told.standings
     assert (row.how, row.own, row.place, row.printed) == ("as the paper tests", 50.0, 2, 47.35)
