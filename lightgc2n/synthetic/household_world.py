@@ -40,7 +40,7 @@ class HouseholdConfig:
     largest_household: int = setting(5, at_least=1, at_most=5, help="Most people behind one account.")
     events_per_account: float = setting(38.0, at_least=10, at_most=2000, help="Mean events of an account.")
     weeks: int = setting(12, at_least=1, at_most=520, help="Length of the log in weeks; it starts on a Monday.")
-    session_events: float = setting(1.9, at_least=1, at_most=50, help="Mean events of one sitting.")
+    session_events: float = setting(1.9, at_least=1, at_most=50, help="Mean events of one session.")
     popularity: float = setting(1.8, at_least=0, at_most=2, help="Exponent of Zipf's law for titles and series.")
     taste_sharpness: float = setting(
         14.0,
@@ -52,13 +52,13 @@ class HouseholdConfig:
         0.9, at_least=0, at_most=1, help="Share of a person's taste that is the same in both domains."
     )
     habit: float = setting(
-        0.7, at_least=0, at_most=1, help="Share of sittings at a person's own hours instead of the common evening."
+        0.7, at_least=0, at_most=1, help="Share of sessions at a person's own hours instead of the common evening."
     )
     rewatching: float = setting(0.25, at_least=0, at_most=0.9, help="Probability that an event repeats a seen item.")
     series: float = setting(0.5, at_least=0, at_most=0.9, help="Share of items that are episodes of series.")
     binge: float = setting(0.33, at_least=0, at_most=1, help="Probability of watching the next episode of a series.")
-    guests: float = setting(0.03, at_least=0, at_most=0.5, help="Share of sittings of guests.")
-    co_viewing: float = setting(0.08, at_least=0, at_most=1, help="Share of sittings in which a second person joins.")
+    guests: float = setting(0.03, at_least=0, at_most=0.5, help="Share of sessions of guests.")
+    co_viewing: float = setting(0.08, at_least=0, at_most=1, help="Share of sessions in which a second person joins.")
     devices: int = setting(
         0, at_least=0, at_most=5, help="Devices of a household, which people prefer differently; 0: no such column."
     )
