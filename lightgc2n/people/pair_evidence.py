@@ -149,17 +149,19 @@ def _learned_contrast(
 ) -> Contrast:
     """Learn the contrast of pairs; a first one from strangers of the same days says how much dates tell."""
 
-    def learned(of_any_time: float, most: int) -> Contrast:
+    def learned(of_any_time: float, most: int, described: Sessions) -> Contrast:
         inside = pairs_inside(sessions, most, random)
         across = pairs_of_strangers(sessions, fold, gap, inside, of_any_time, random)
         one, other = (np.concatenate(sides) for sides in zip(inside, across, strict=True))
         target = np.repeat([1.0, 0.0], [len(inside[0]), len(across[0])])
-        return learn_contrast(pair_features(sessions, one, other), target, random)
+        return learn_contrast(pair_features(described, one, other), target, random)
 
     if sessions.begun is None:
-        return learned(1.0, pairs)
-    pilot = learned(0.0, min(pairs, PILOT_PAIRS))
-    return learned(share_of_any_time(sessions, lambda places: evidence(sessions, pilot, places), random), pairs)
+        return learned(1.0, pairs, sessions)
+    plain = sessions.without_dates()
+    pilot = learned(0.0, min(pairs, PILOT_PAIRS), plain)
+    share = share_of_any_time(sessions, lambda places: evidence(plain, pilot, places), random)
+    return learned(share, pairs, sessions)
 
 
 def learned_from(training: Logs, random: np.random.Generator) -> Longs:

@@ -11,7 +11,7 @@ of these weights, scaled by the root of their eigenvalues.
 Shapes: F folds, M items, E events, S sessions, W width of a vector, T traits, P pairs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +121,7 @@ def _held(account: Ints | Longs, item: Ints | Longs) -> tuple[Longs, Longs]:
 
 
 FOLDS = 4
+DATED = [1, 2, 4]  # traits that depend on the date: age, lateness and the date itself
 HALF_AN_HOUR = 0.02  # in days; smaller time differences are treated as equal
 
 
@@ -147,6 +148,14 @@ class Sessions:
     items: Longs  # [E] items of all events
     held: Longs  # sorted keys session * M + item of all distinct pairs
     catalogue: int  # M
+
+    def without_dates(self) -> "Sessions":
+        """Return these sessions without what depends on their date: how old and late items are, and the date."""
+        if self.begun is None:
+            return self
+        traits = self.traits.copy()
+        traits[:, DATED] = 0
+        return replace(self, begun=None, traits=traits)
 
     def again(self, places: Longs) -> Floats:
         """Return the share of (session, item) pairs whose item an earlier one of these sessions holds too.

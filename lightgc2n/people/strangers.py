@@ -20,7 +20,7 @@ from lightgc2n.people.sessions import Floats, equal_sizes, sampled
 
 OFFERED, NEAR = 8, 0.01  # strangers' sessions that one is drawn from; how near in time, as a share of all sessions
 ASKED, FEWEST, MOST = 800, 8, 100  # accounts whose halves are compared, and sessions of one
-STEADY, APART = 1.16, 1.22  # distance in time of halves, relative to chance: who live together, who come and go
+STEADY, APART = 1.13, 1.2  # distance in time of halves, relative to chance: who live together, who come and go
 SHUFFLES = 3
 Random = np.random.Generator
 

@@ -105,6 +105,17 @@ def test_features_of_a_pair_by_hand() -> None:
     assert found == pytest.approx(np.array([expected, expected]))
 
 
+def test_without_dates_a_pair_is_described_by_what_is_left() -> None:
+    _, sessions = two_sessions()
+    pair = np.array([0]), np.array([1])
+    dated, plain = pair_features(sessions, *pair)[0], pair_features(sessions.without_dates(), *pair)[0]
+    assert len(plain) == len(dated) - 2  # days between them, and the day of the week
+    for block in range(3):  # of distances, products and sums of ten traits
+        kept = [block * 10 + trait for trait in (0, 3, 5, 6, 7, 8, 9)]
+        assert plain[kept].tolist() == dated[kept].tolist()
+        assert not plain[[block * 10 + trait for trait in (1, 2, 4)]].any()
+
+
 def test_shared_items_by_a_loop() -> None:
     random = np.random.default_rng(0)
     logs = logs_of(random.integers(9, size=(5, 12)).tolist(), np.zeros((9, 4)), [[0, 0, *range(0, 10 * DAY, DAY)]] * 5)
