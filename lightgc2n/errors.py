@@ -7,6 +7,7 @@ That advice often names an option, which the command line and Python spell diffe
 `str(problem)` has the Python spelling (`out=`, `force=True`), `problem.command_line` the other (`--out`, `--force`).
 """
 
+import errno
 import re
 
 # Private-use characters around and between the two spellings of an option.
@@ -77,3 +78,18 @@ class TrainingError(LightGC2NError):
 
     exit_code = 1
     status = 500
+
+
+PATH_ERRORS = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP)
+LONGEST_SHOWN = 200
+
+
+def path_error(problem: BaseException) -> LightGC2NError | None:
+    """Return our error for a path that no file can have, or None for any other problem."""
+    if isinstance(problem, ValueError) and "embedded null" in str(problem):
+        return SettingError("a path holds the character NUL, which no file name can have. Choose another name.")
+    if isinstance(problem, OSError) and problem.errno in PATH_ERRORS:
+        name = str(problem.filename or "a path")
+        shown = name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}… ({len(name):,} characters)"
+        return OutputError(f"{shown}: {problem.strerror}. Choose another name.")
+    return None

@@ -1,4 +1,4 @@
-"""The wrapper of every API call: it shows progress on stderr or in a notebook, and names a missing extra."""
+"""The wrapper of every API call: progress on stderr or in a notebook, and errors for missing extras and wrong paths."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from html import escape
 from typing import Any
 
-from lightgc2n.errors import EXTRA_OF_PACKAGE, MissingExtraError
+from lightgc2n.errors import EXTRA_OF_PACKAGE, MissingExtraError, path_error
 from lightgc2n.progress import SILENT, Output, Step, sent_to
 
 SECONDS_BETWEEN_UPDATES = 0.2  # each is a message to the browser
@@ -30,6 +30,10 @@ def api_call(progress: bool = True) -> Iterator[None]:
         if package not in EXTRA_OF_PACKAGE:
             raise
         raise MissingExtraError(package, EXTRA_OF_PACKAGE[package]) from None
+    except (OSError, ValueError) as problem:
+        if (explained := path_error(problem)) is None:
+            raise
+        raise explained from None
     finally:
         if notebook is not None:
             notebook.close()

@@ -165,7 +165,8 @@ class Dataset(Tabular):
     @classmethod
     def load(cls, folder: str | Path, *, titles: Mapping[str, str] | None = None) -> "Dataset":
         """Load a prepared dataset: one that `save` wrote, or `lightgc2n import`."""
-        return cls(Path(folder), titles=titles)
+        with api_call():
+            return cls(Path(folder), titles=titles)
 
     def save(self, out: str | Path, *, force: bool = False) -> "Dataset":
         """Write the prepared dataset to the folder `out`, and use it from there.
@@ -185,7 +186,8 @@ class Dataset(Tabular):
             except DataError:
                 raise OutputError(f"{self.folder} was changed while it was saved. Try again.") from None
 
-        copy_folder(self.folder, out, DATASET, force, check)
+        with api_call():
+            copy_folder(self.folder, out, DATASET, force, check)
         self.folder = out
         return self
 

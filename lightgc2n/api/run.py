@@ -168,7 +168,7 @@ class Run(Recommending):
         """
         from lightgc2n.training.runs import RUN_FOLDER, sole_trainer
 
-        with sole_trainer(self.folder):  # its files would be of different epochs
+        with api_call(self._progress), sole_trainer(self.folder):  # its files would be of different epochs
             copy_folder(self.folder, Path(out), RUN_FOLDER, force)
         self.folder = Path(out)
         return self

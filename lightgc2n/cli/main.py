@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from lightgc2n import __version__
 from lightgc2n.cli import COMMANDS, GROUPS
 from lightgc2n.cli.printing import print_in_any_encoding
-from lightgc2n.errors import EXTRA_OF_PACKAGE, LightGC2NError, MissingExtraError
+from lightgc2n.errors import EXTRA_OF_PACKAGE, LightGC2NError, MissingExtraError, path_error
 from lightgc2n.progress import say
 
 
@@ -87,8 +87,10 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # the reader closed the pipe (as in `| head`)
         sys.exit(141)
-    except OSError as problem:
-        if problem.filename is None and problem.strerror is None:
+    except (OSError, ValueError) as problem:
+        if explained := path_error(problem):
+            _fail(explained.command_line, explained.exit_code)
+        if not isinstance(problem, OSError) or (problem.filename is None and problem.strerror is None):
             raise
         _fail(f"{problem.filename or 'system'}: {problem.strerror}.", 2)
     except MemoryError as problem:

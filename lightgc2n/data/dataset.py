@@ -222,7 +222,7 @@ def write_dataset(
     manifest = {
         "schema": SCHEMA,
         "made_by": f"lightgc2n {__version__}",
-        "name": name,
+        "name": name.encode("utf-8", "replace").decode("utf-8"),  # a folder may have a name that is no text
         "kind": kind,
         "source": source,
         "options": options or {},

@@ -87,7 +87,7 @@ def recover(path: Path) -> None:
     """Complete or remove what a killed writer of `path` left. Do nothing while a writer is active."""
     path = Path(os.path.realpath(path))
     staging = staging_folder(path)
-    if not staging.is_dir():
+    if not os.path.isdir(staging):  # also where its name would be too long
         return
     try:
         with sole_writer(path, _owner_kind(staging), wait=not path.exists()):

@@ -1,9 +1,8 @@
 """Writes tables to CSV, JSON Lines or Parquet files, such as one row for each entry of each list."""
 
 import csv
+import io
 import json
-import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -75,13 +74,10 @@ def _write_parquet(path: Path, columns: Columns, rows: Rows) -> None:
     while part := list(islice(given, ROWS_PER_FRAME)):
         values = zip(*part, strict=True)
         frames.append(pl.DataFrame(dict(zip(columns, map(list, values), strict=True)), schema=schema))
-    try:
-        pl.concat(frames).write_parquet(path)
-    except pl.exceptions.PolarsError as problem:  # polars wraps the OSError
-        number = re.search(r"\(os error (\d+)\)", str(problem))
-        if number is None:
-            raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
+    # polars hides the system's error when it writes a file, so a full disk could not be recognised.
+    content = io.BytesIO()
+    pl.concat(frames).write_parquet(content)
+    path.write_bytes(content.getbuffer())
 
 
 WRITERS: dict[str, Callable[[Path, Columns, Rows], None]] = {

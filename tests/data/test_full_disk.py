@@ -48,13 +48,14 @@ def write():
     def one_list(n):  # numbers that no writer can make much smaller
         return tuple(Recommendation(f"item {k}", (n * 20 + k) * 2_654_435_761 % 2**32 / 7, k) for k in range(20))
 
-    lists = (Recommendations(f"account {n}", one_list(n)) for n in range(200))
+    lists = (Recommendations(f"account {n}", one_list(n)) for n in range(count))
     try:
         write_recommendations(folder / f"recs{source.suffix}", lists)
     except LightGC2NError as problem:
         cli._fail(str(problem), problem.exit_code)
 
-attempt(write, folder, [1, 2, 3, 4, 5, 6, 7, 8, 12, 200])
+for count in (200, 100):  # the last block of a Parquet file fails otherwise than the others
+    attempt(write, folder, [*range(1, 13), 200])
 """
 
 
