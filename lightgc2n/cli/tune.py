@@ -67,8 +67,8 @@ def tune(
     from lightgc2n.data.leak_audit import warn_of_leaks
     from lightgc2n.data.splits import SplitConfig
     from lightgc2n.devices import choose_device
-    from lightgc2n.experiments.settings_file import BEST_SETTINGS, refuse_other_settings, write_tuned
-    from lightgc2n.experiments.tuning import DEFAULT_EPOCHS, TuningPlan
+    from lightgc2n.experiments.settings_file import refuse_other_settings, write_tuned
+    from lightgc2n.experiments.tuning import BEST_SETTINGS, DEFAULT_EPOCHS, TuningPlan
     from lightgc2n.experiments.tuning import tune as search
     from lightgc2n.training.loop import TrainingConfig
     from lightgc2n.training.run import open_data

@@ -21,13 +21,14 @@ from lightgc2n.experiments.save_results import RESULTS, read_results, save_basel
 from lightgc2n.experiments.subprocesses import Child, TimeBudget, as_child, last_line, run_children
 from lightgc2n.experiments.summary_files import FIRST_LINES, is_summary, refuse_other_summary
 from lightgc2n.files.atomic_writes import claim_folder
-from lightgc2n.files.folder_kinds import is_made_by_us
+from lightgc2n.files.folder_kinds import CLAIM, FolderKind, is_made_by_us, refuse_linked
 from lightgc2n.progress import say
 from lightgc2n.training.checkpoints import epochs_of
 from lightgc2n.training.run import DataCache, train_run
 from lightgc2n.training.runs import RUN, RunPlan, refuse_another_run
 
 LOGS = "logs"
+PLAN_LOGS = FolderKind("folder of runs", CLAIM, (f"{LOGS}/*.txt",))
 ERROR = "error: "  # prefix of the last log line of a failed run
 
 
@@ -52,6 +53,7 @@ def train_plan(
     """
     runs, data = read_plan(plan), DataCache()
     claim_folder(out, "runs of a plan", ours=_holds_only_runs(out))
+    refuse_linked(out, PLAN_LOGS)
     refuse_other_summary(out)
     _refuse_other_runs(runs, out, data)
     unfinished = [name for name in runs if not (out / name / RESULTS).exists()]
@@ -146,6 +148,8 @@ def _failures(out: Path, names: Sequence[str]) -> list[str]:
 def _holds_only_runs(out: Path) -> bool:
     """Return whether a folder holds what an earlier version left there, which wrote no claim, and nothing else."""
     held = list(out.iterdir()) if out.is_dir() else []
+    if [path.name for path in held] == [LOGS]:  # logs alone may be anybody's
+        return False
     return all(
         is_summary(path) if path.name in FIRST_LINES else path.name == LOGS or is_made_by_us(path / RUN)
         for path in held

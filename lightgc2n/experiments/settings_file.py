@@ -8,10 +8,8 @@ from typing import Any
 from lightgc2n import zoo
 from lightgc2n.config import toml_value
 from lightgc2n.data.splits import SplitConfig
-from lightgc2n.experiments.tuning import Tuned, TuningPlan
+from lightgc2n.experiments.tuning import BEST_SETTINGS, Tuned, TuningPlan
 from lightgc2n.files.atomic_writes import new_file, refuse_existing
-
-BEST_SETTINGS = "best.toml"
 
 
 def write_tuned(tuned: Tuned, path: Path, force: bool = False) -> None:

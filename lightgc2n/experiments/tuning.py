@@ -19,15 +19,16 @@ from lightgc2n.errors import OutputError, ScoreError, SettingError
 from lightgc2n.experiments.search_space import SAMPLERS, Range, learns_from_trials, propose, space_of
 from lightgc2n.experiments.subprocesses import TimeBudget
 from lightgc2n.experiments.table import csv_text, plain_table
-from lightgc2n.experiments.trials import Trial, train_trials
+from lightgc2n.experiments.trials import FAILED, LOG, Trial, train_trials
 from lightgc2n.files.atomic_writes import new_file
-from lightgc2n.files.folder_kinds import is_made_by_us
+from lightgc2n.files.folder_kinds import FolderKind, is_made_by_us, refuse_linked
 from lightgc2n.files.writer_lock import make_folders
 from lightgc2n.progress import say
 from lightgc2n.training.run import OpenData, open_data
 from lightgc2n.training.runs import RunPlan, start_run
 
-TUNING, TRIALS = "tuning.json", "trials.csv"
+TUNING, TRIALS, BEST_SETTINGS = "tuning.json", "trials.csv", "best.toml"
+SEARCH = FolderKind("search", TUNING, (TRIALS, BEST_SETTINGS, f"trial-*/{FAILED}", f"trial-*/{LOG}"))
 KEEP = 3  # one of three trials continues on the next rung, with three times the epochs
 DEFAULT_TRIALS, DEFAULT_EPOCHS = 10, 45
 
@@ -247,6 +248,7 @@ def _start(plan: TuningPlan, dataset: Dataset, out: Path) -> None:
             temporary.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
     if path.is_symlink() or not is_made_by_us(path):
         raise OutputError(f"{path}: not the description of a search. Choose another --out.")
+    refuse_linked(out, SEARCH)
     existing = json.loads(path.read_text(encoding="utf-8"))
     for part, value in wanted.items():
         if part != "made_by" and existing.get(part) != value:

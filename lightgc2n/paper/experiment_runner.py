@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from lightgc2n import __version__
+from lightgc2n.data.dataset import MANIFEST
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.experiments.plan_runner import train_plan
 from lightgc2n.experiments.plans import read_plan
 from lightgc2n.experiments.subprocesses import TimeBudget
 from lightgc2n.files.atomic_writes import claim_folder, new_file
-from lightgc2n.files.folder_kinds import is_made_by_us
+from lightgc2n.files.folder_kinds import FolderKind, is_made_by_us, refuse_linked
 from lightgc2n.paper.catalogue import EXPERIMENTS, QUICK_EPOCHS
 from lightgc2n.paper.experiment_plan import Setup, plan_lines, settings_file
 from lightgc2n.paper.experiment_results import EXPERIMENT, read_experiment
+from lightgc2n.paper.quick_data import HOMES
 from lightgc2n.progress import say
 
 PLAN, DATA = "plan.toml", "data"
@@ -139,11 +141,14 @@ def claim_experiments(out: Path, names: Iterable[str]) -> None:
     claim_folder(out, "experiments", ours=ours or _holds_only_data(out))
     for name in names:
         claim_folder(out / name, "an experiment", ours=is_made_by_us(out / name / EXPERIMENT))
+        refuse_linked(out / name, FolderKind("experiment", EXPERIMENT, (PLAN,)))
 
 
 def _holds_only_data(out: Path) -> bool:
-    """Return whether a folder holds the generated data of a quick run and nothing else."""
-    return out.is_dir() and {path.name for path in out.iterdir()} == {DATA}
+    """Return whether a folder holds the generated data of a quick run of an earlier version and nothing else."""
+    if not out.is_dir() or {path.name for path in out.iterdir()} != {DATA}:
+        return False
+    return is_made_by_us(out / DATA / HOMES / MANIFEST)
 
 
 def require_data(setup: Setup) -> None:

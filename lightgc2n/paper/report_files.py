@@ -11,11 +11,13 @@ from typing import Any
 from lightgc2n.errors import OutputError
 from lightgc2n.experiments.table import csv_text, markdown, markdown_command, markdown_text, plain_table, score_text
 from lightgc2n.files.atomic_writes import new_file
+from lightgc2n.files.folder_kinds import FolderKind, refuse_linked
 from lightgc2n.paper.document import CALLED, Document, Figure, Opening, Scored, Section, Verdict
 from lightgc2n.paper.drawing import panels_of, saved
 from lightgc2n.paper.report_html import DEMO, report_html
 
 FACTS = "report.json"
+REPORT = FolderKind("report", FACTS, ("report.md", "report.html", "tables/*.csv", "figures/*.png", "figures/*.svg"))
 NAME = re.compile(r"[\w.+-]+")
 
 
@@ -29,7 +31,8 @@ def write_report(document: Document, folder: Path) -> None:
 
 
 def _refuse_foreign_report(folder: Path, document: Document) -> None:
-    """Raise an error when the report would replace a file in a folder without a report of ours."""
+    """Raise an error when the report would replace a file in a folder without a report of ours, or follow a link."""
+    refuse_linked(folder, REPORT)
     try:
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
