@@ -5,6 +5,7 @@ the experiments, changes, security and contributing. A link to a file that the s
 Any warning, dead link or address of another host in what a browser loads is an error.
 """
 
+import json
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ from write_http import http_page
 
 ROOT = Path(__file__).parents[1]
 STAGED, SITE = ROOT / "build" / "docs", ROOT / "build" / "site"
+MADE = ROOT / "build" / "made-by-make-docs.json"  # the files of the last build
 COPIED = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -29,15 +31,41 @@ CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 
 
 def main() -> None:
+    before = json.loads(MADE.read_text(encoding="utf-8")) if MADE.is_file() else None
+    for folder in (STAGED, SITE):
+        refuse_foreign(folder, before)
     for folder in (STAGED, SITE):
         shutil.rmtree(folder, ignore_errors=True)
+    MADE.parent.mkdir(exist_ok=True)
+    MADE.write_text("{}\n", encoding="utf-8")  # after a kill, all files count as made by this script
     stage()
     build = [sys.executable, "-m", "zensical", "build", "--strict", "--clean", "--config-file", "zensical.toml"]
     if subprocess.run(build, cwd=ROOT, check=False).returncode != 0:
         sys.exit("the site was not built: see the warnings above")
+    MADE.write_text(json.dumps({folder.name: files_in(folder) for folder in (STAGED, SITE)}) + "\n", encoding="utf-8")
     if problems := dead_links(SITE):
         sys.exit("\n".join(problems))
     print(f"{len(list(SITE.rglob('*.html')))} pages in {SITE.relative_to(ROOT)}, no dead link")
+
+
+def files_in(folder: Path) -> list[str]:
+    """Return all files below a folder, as paths below it."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+
+
+def refuse_foreign(folder: Path, made: dict[str, list[str]] | None) -> None:
+    """Exit when a folder that is to be replaced is a link, or holds a file that this script did not make.
+
+    Args:
+        made: the files of the last build by folder; nothing is known about a build of an earlier version (None).
+    """
+    if folder.is_symlink():
+        sys.exit(f"{folder} is a link, so it is not replaced. Move it elsewhere, then try again.")
+    there = files_in(folder)
+    of_a_site = there if {"404.html", "index.md"} & {*there} else []
+    known = of_a_site if made is None else made.get(folder.name, there)
+    if foreign := sorted({*there} - {*known}):
+        sys.exit(f"{folder} holds {foreign[0]}, which make docs did not make. Move it elsewhere, then try again.")
 
 
 def stage() -> None:

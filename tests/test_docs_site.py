@@ -77,3 +77,41 @@ def test_every_page_is_in_the_navigation() -> None:
     listed = (ROOT / "zensical.toml").read_text(encoding="utf-8")
     pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
     assert not [page for page in pages if f'"{page}"' not in listed]
+
+
+@pytest.mark.usefixtures("scripts")
+def test_files_of_a_user_in_the_folders_of_the_site_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module: ModuleType = importlib.import_module("build_docs")
+    staged, site = tmp_path / "build" / "docs", tmp_path / "build" / "site"
+
+    def build(*_: object, **__: object) -> subprocess.CompletedProcess[str]:
+        site.mkdir()
+        (site / "404.html").write_text("<p>no such page</p>")
+        return subprocess.CompletedProcess([], 0)
+
+    def stage() -> None:
+        staged.mkdir()
+        (staged / "index.md").write_text("# Site")
+
+    for name, value in {"ROOT": tmp_path, "STAGED": staged, "SITE": site, "stage": stage}.items():
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(module, "MADE", tmp_path / "build" / "made-by-make-docs.json")
+    monkeypatch.setattr(module.subprocess, "run", build)
+    site.mkdir(parents=True)
+    (site / "thesis.txt").write_text("years of work")
+    for _ in range(2):
+        with pytest.raises(SystemExit, match=r"site holds thesis\.txt, which make docs did not make"):
+            module.main()
+        assert (site / "thesis.txt").read_text() == "years of work"
+        (site / "thesis.txt").rename(tmp_path / "thesis.txt")
+        module.main()
+        module.main()  # what it made itself is replaced
+        (tmp_path / "thesis.txt").rename(site / "thesis.txt")
+    (site / "thesis.txt").unlink()
+    (tmp_path / "mine").mkdir()
+    (staged / "index.md").unlink()
+    staged.rmdir()
+    staged.symlink_to(tmp_path / "mine")
+    with pytest.raises(SystemExit, match="docs is a link"):
+        module.main()
+    assert list((tmp_path / "mine").iterdir()) == []

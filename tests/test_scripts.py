@@ -37,6 +37,17 @@ def test_a_demo_folder_of_the_user_is_left_alone(checkout: Path) -> None:
     assert (checkout / "demo" / "thesis.txt").read_text() == "years of work"
 
 
+@pytest.mark.parametrize("name", ["made-by-make-demo", "service.log"])
+def test_a_link_in_the_demo_folder_is_not_written(name: str, checkout: Path) -> None:
+    assert call(checkout, "scripts/demo", "--claim").returncode == 0
+    (checkout / "thesis.txt").write_text("years of work")
+    (checkout / "demo" / name).unlink(missing_ok=True)
+    (checkout / "demo" / name).symlink_to(checkout / "thesis.txt")
+    done = call(checkout, "scripts/demo", "--claim")
+    assert (done.returncode, "is a link, so it is not written" in done.stderr) == (2, True)
+    assert (checkout / "thesis.txt").read_text() == "years of work"
+
+
 def test_clean_removes_what_make_made_and_nothing_else(checkout: Path) -> None:
     assert call(checkout, "scripts/demo", "--claim").returncode == 0
     made = [
