@@ -51,25 +51,25 @@ function keyHeader(sent) {
   return sent === null ? {} : { Authorization: `Bearer ${sent}` };
 }
 
-async function asked(path, options) {
+async function fetchJson(path, options) {
   const response = await fetched(path, options);
   const body = await response.json().catch(() => null);
   if (response.ok && body !== null) return body;
-  const found = body?.error ?? { code: "unreadable", message: `The service answered with status ${response.status}.` };
-  throw new ServiceError(response.status, found.code, found.message);
+  const error = body?.error ?? { code: "unreadable", message: `The service answered with status ${response.status}.` };
+  throw new ServiceError(response.status, error.code, error.message);
 }
 
-function sent(path, body) {
-  return asked(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+function postJson(path, body) {
+  return fetchJson(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 }
 
 const query = (values) => new URLSearchParams(values).toString();
 
-export const findAccounts = (search, limit = 20) => asked(`/v1/accounts?${query({ search, limit })}`);
-export const findItems = (search, limit = 20) => asked(`/v1/items?${query({ search, limit })}`);
-export const peopleOf = (account, k) => asked(`/v1/accounts/${encodeURIComponent(account)}/people?${query({ k })}`);
-export const peopleIf = (request) => sent("/v1/people", request);
-export const whoIsWatching = (request) => sent("/v1/who", request);
-export const recommend = (request) => sent("/v1/recommend", request);
-export const population = () => asked("/v1/population");
-export const aboutModel = () => asked("/v1/model");
+export const findAccounts = (search, limit = 20) => fetchJson(`/v1/accounts?${query({ search, limit })}`);
+export const findItems = (search, limit = 20) => fetchJson(`/v1/items?${query({ search, limit })}`);
+export const peopleOf = (account, k) => fetchJson(`/v1/accounts/${encodeURIComponent(account)}/people?${query({ k })}`);
+export const peopleIf = (request) => postJson("/v1/people", request);
+export const whoIsWatching = (request) => postJson("/v1/who", request);
+export const recommend = (request) => postJson("/v1/recommend", request);
+export const population = () => fetchJson("/v1/population");
+export const aboutModel = () => fetchJson("/v1/model");

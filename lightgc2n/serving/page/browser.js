@@ -19,9 +19,9 @@ export async function drawBrowser(place, about, current) {
   try {
     const model = await about();
     if (!model.device) return show(result, howToGetIt());
-    const asked = await historyOf(current);
-    if (opened) return await run(result, asked);
-    const start = button("Fetch the model and run it here", () => run(result, asked), { class: "strong" });
+    const query = await historyOf(current);
+    if (opened) return await run(result, query);
+    const start = button("Fetch the model and run it here", () => run(result, query), { class: "strong" });
     show(
       result,
       element(
@@ -49,7 +49,7 @@ function heading() {
       "p",
       { class: "lead" },
       "The model is small enough to run where you are. The history goes in and the list comes out here; ",
-      "the service is asked only to compare.",
+      "the service is called only to compare.",
     ),
   );
 }
@@ -98,19 +98,19 @@ async function open() {
   return { bundle, milliseconds: performance.now() - started, bytes: sizes.reduce((sum, one) => sum + one, 0) };
 }
 
-async function run(place, asked) {
+async function run(place, query) {
   show(place, waiting("Fetching the model and starting it…"));
   try {
     opened ??= open();
     const { bundle, milliseconds, bytes } = await opened;
-    const { history, k } = asked;
+    const { history, k } = query;
     const { recommend } = await import("./device/recommend.js");
     let answer = await recommend(bundle, { history, k });
     const times = [];
     for (let turn = 0; turn < RUNS; turn += 1)
       times.push((answer = await recommend(bundle, { history, k })).milliseconds);
     const started = performance.now();
-    const told = await askService({ history, k });
+    const served = await askService({ history, k });
     const round = performance.now() - started;
     const facts = [
       ["A list here, median", time(median(times))],
@@ -120,16 +120,16 @@ async function run(place, asked) {
     ];
     show(
       place,
-      numbers([...facts, ...(await people(bundle, asked))]),
-      verdict(answer, told),
-      sideBySide(answer, told, asked.whose),
+      numbers([...facts, ...(await people(bundle, query))]),
+      verdict(answer, served),
+      sideBySide(answer, served, query.whose),
     );
   } catch (problem) {
     opened = null;
     show(
       place,
       failure(problem.heading ? problem : { heading: "The model does not run here", message: problem.message }, () =>
-        run(place, asked),
+        run(place, query),
       ),
     );
   }
@@ -139,17 +139,17 @@ const time = (milliseconds) => `${milliseconds.toFixed(milliseconds < 10 ? 2 : 0
 const median = (values) => [...values].sort((one, other) => one - other)[Math.floor(values.length / 2)];
 
 /** How many people are found here, beside what the service finds. */
-async function people(bundle, asked) {
-  if (!bundle.finder || !asked.times) return [];
+async function people(bundle, query) {
+  if (!bundle.finder || !query.times) return [];
   const [{ analysed, findPeople }, { numbersOf }] = await Promise.all([
     import("./device/people.js"),
     import("./device/recommend.js"),
   ]);
   const started = performance.now();
-  const newest = analysed(bundle.finder, numbersOf(bundle, asked.history).numbers, asked.times);
+  const newest = analysed(bundle.finder, numbersOf(bundle, query.history).numbers, query.times);
   const found = findPeople(bundle.finder, newest.items, newest.times);
   const took = performance.now() - started;
-  const { count } = await peopleIf({ history: asked.history, times: asked.times, k: 1 });
+  const { count } = await peopleIf({ history: query.history, times: query.times, k: 1 });
   const agreed = count === found.count ? "as the service says" : `the service says ${inWords(count)}`;
   return [
     ["Finding people here", time(took)],
@@ -179,8 +179,8 @@ export function compare(here, there) {
   return { same, from: same ? 0 : (differs < 0 ? here.length : differs) + 1, swapped };
 }
 
-function verdict(answer, told) {
-  const { same, from, swapped } = compare(answer.items, told.items);
+function verdict(answer, served) {
+  const { same, from, swapped } = compare(answer.items, served.items);
   const words = !same
     ? `The lists differ, from place ${from} on.`
     : swapped
@@ -194,14 +194,14 @@ function verdict(answer, told) {
   );
 }
 
-function sideBySide(answer, told, whose) {
+function sideBySide(answer, served, whose) {
   const row = (one, place) =>
     element(
       "tr",
       {},
       element("td", {}, String(place + 1)),
       element("td", {}, nameOf(one)),
-      element("td", {}, told.items[place] ? nameOf(told.items[place]) : ""),
+      element("td", {}, served.items[place] ? nameOf(served.items[place]) : ""),
     );
   return element(
     "figure",

@@ -61,7 +61,7 @@ const written = (milliseconds, hours) =>
     .slice(0, hours ? 16 : 10)
     .replace("T", " ");
 
-/** What the service is asked for the people behind these entries. */
+/** The request for the people behind these entries. */
 export function question(account, entries, timed, k) {
   const events = kept(entries);
   const request = { history: events.map((entry) => entry.item), k };
@@ -70,10 +70,10 @@ export function question(account, entries, timed, k) {
   return request;
 }
 
-/** By entry the event that the service tells of it; of a long history it tells the newest events alone. */
+/** The event of each entry in the answer; of a long history the answer has only the newest events. */
 export function eventsByKey(entries, answer) {
-  const told = answer.events.length ? kept(entries).slice(-answer.events.length) : [];
-  return new Map(told.map((entry, place) => [entry.key, answer.events[place]]));
+  const newest = answer.events.length ? kept(entries).slice(-answer.events.length) : [];
+  return new Map(newest.map((entry, place) => [entry.key, answer.events[place]]));
 }
 
 /**

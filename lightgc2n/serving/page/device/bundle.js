@@ -27,7 +27,7 @@ const FINDER = "people/finder.safetensors";
  *
  * @param {string | URL} base the address of the folder, with a slash at its end
  * @param {object} ort the namespace of onnxruntime-web
- * @param {(address: URL) => Promise<Response>} [get] how a file is asked for, if not by plain `fetch`
+ * @param {(address: URL) => Promise<Response>} [get] how a file is fetched, if not by plain `fetch`
  * @returns {Promise<Bundle>}
  */
 export async function openBundle(base, ort, get = (address) => fetch(address)) {

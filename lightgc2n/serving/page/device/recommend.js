@@ -75,27 +75,27 @@ function mayBeListed(bundle, allow, deny, seen) {
 }
 
 /** Pairs of item and score; items without training events fill the end of a short list. */
-async function ranked(bundle, asked, listed, k) {
+async function ranked(bundle, query, listed, k) {
   const learned = (number) => bundle.popularity[number] > 0;
-  const first = await bestAmong(bundle, asked, listed, learned, k);
+  const first = await bestAmong(bundle, query, listed, learned, k);
   if (first.length >= Math.min(k, bundle.items.length)) return first;
-  const others = await bestAmong(bundle, asked, listed, (number) => !learned(number), k);
+  const others = await bestAmong(bundle, query, listed, (number) => !learned(number), k);
   return [...first, ...others].slice(0, k);
 }
 
-async function bestAmong(bundle, asked, listed, among, k) {
+async function bestAmong(bundle, query, listed, among, k) {
   const { ort, session, config } = bundle;
   const handicap = Float32Array.from(listed, (may, number) => (may && among(number) ? 0 : -Infinity));
   const feeds = {
-    history: longs(ort, asked.numbers),
+    history: longs(ort, query.numbers),
     handicap: new ort.Tensor("float32", handicap, [1, handicap.length]),
     k: new ort.Tensor("int64", BigInt64Array.of(BigInt(Math.min(k, handicap.length))), [1]),
   };
   if (session.inputNames.includes("account")) {
-    const start = Float32Array.from(asked.account ?? new Float32Array(config.account_width));
+    const start = Float32Array.from(query.account ?? new Float32Array(config.account_width));
     feeds.account = new ort.Tensor("float32", start, [1, config.account_width]);
   }
-  if (session.inputNames.includes("held")) feeds.held = longs(ort, asked.held);
+  if (session.inputNames.includes("held")) feeds.held = longs(ort, query.held);
   const found = await session.run(feeds, ["best_scores", "best_items"]);
   const scores = Array.from(found.best_scores.data);
   if (scores.some((score) => Number.isNaN(score) || score === Infinity)) throw new Error("a score is not finite.");
