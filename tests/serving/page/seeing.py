@@ -121,6 +121,12 @@ def crowd(count: int) -> Any:
     }
 
 
+def watching(count: int) -> Any:
+    """An answer to who of so many people is watching: each with the same chance."""
+    letters = [*"ABCDE"[:count]]
+    return {"account": "crowd", "people": letters, "steps": [{"chances": [1 / count] * count}], "notes": []}
+
+
 def ranked(name: str) -> Any:
     """A list of K items; its second is one that A had."""
     items = [f"{name}new{rank}" for rank in range(1, K + 1)]

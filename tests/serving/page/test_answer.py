@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.page.seeing import BROWSER, Api, K, crowd, lists
+from tests.serving.page.seeing import BROWSER, Api, K, crowd, lists, watching
 
 pytestmark = BROWSER
 
@@ -20,6 +20,7 @@ def opened(visit: Opened) -> Opened:
     def open_crowd(count: int, **how: Any) -> Any:
         page = visit("/", **how)
         page.route("**/v1/accounts/crowd/people**", lambda route: route.fulfill(json=crowd(count)))
+        page.route("**/v1/who", lambda route: route.fulfill(json=watching(count)))
         page.evaluate("location.hash = '#account/crowd'")
         page.wait_for_selector(".list")
         return page
