@@ -116,6 +116,8 @@ def record(given: argparse.Namespace) -> None:
     """Measure the cases of the paper that --out does not have yet, and write it after each share of each dataset."""
     folders = " ".join(f"prepared/{folder.name}" for folder in given.folders)
     numbers = f"--warm-up {given.warm_up} --steps {given.steps} --rounds {given.rounds}"
+    if tuple(given.shares) != SHARES:
+        numbers = f"--shares {' '.join(f'{share:g}' for share in given.shares)} {numbers}"
     head = {
         "made_by": f"lightgc2n {__version__}",
         "command": f"python benchmarks/steps.py {folders} --paper --device {given.device} {numbers}",
