@@ -1,7 +1,7 @@
 """LightGC²N (Zhang et al., AAAI 2025): capsules on the account-item graph, then subspace alignment.
 
 Shapes: B batch, T history, M items, N accounts, A latent users, D capsule width, W embedding width.
-`docs/research/equations.md` maps the paper's equations to functions and tests, and explains how each was read.
+`docs/equations.md` maps the paper's equations to functions and tests, and explains how each was read.
 """
 
 from dataclasses import dataclass

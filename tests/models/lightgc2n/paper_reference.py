@@ -1,4 +1,4 @@
-"""LightGC²N in plain numpy loops, written from the paper's equations and the readings in docs/research/equations.md.
+"""LightGC²N in plain numpy loops, written from the paper's equations and the readings in docs/equations.md.
 
 Nothing of the package is imported: the reference reads the tensors of a model by name and computes every node, edge and
 event by itself in float64. It covers Eq. 2 to 22 and the six ablations, without dropout.

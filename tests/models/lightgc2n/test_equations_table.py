@@ -1,4 +1,4 @@
-"""docs/research/equations.md is right: functions, tests and marks exist, and parameters are as many as it counts."""
+"""docs/equations.md is right: functions, tests and marks exist, and parameters are as many as it counts."""
 
 import ast
 import importlib
@@ -13,7 +13,7 @@ from lightgc2n.models.lightgc2n.ablations import VARIANTS
 from tests.models.small import SPLIT, model_of
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "research" / "equations.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "equations.md").read_text(encoding="utf-8")
 EQUATIONS = range(1, 23)
 
 
