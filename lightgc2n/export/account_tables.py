@@ -15,8 +15,7 @@ from lightgc2n.export.lightgc2n_graph import account_vectors
 from lightgc2n.export.onnx_builder import Array
 from lightgc2n.models.contract import Model
 from lightgc2n.models.lightgc2n.lightgc2n import LightGC2N
-from lightgc2n.people.finder import PeopleFinder
-from lightgc2n.people.storage import arrays_of, numbers_of
+from lightgc2n.people.finder import PeopleFinder, arrays_of, numbers_of
 from lightgc2n.recommending.bundle_files import (
     ACCOUNT_TABLES,
     ACCOUNTS,

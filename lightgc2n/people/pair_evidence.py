@@ -6,19 +6,25 @@ that separates pairs of one account from pairs of two gives odds = p_account / p
 
     p_same / p_other = 1 + (odds - 1) / share.
 
-Shapes: P pairs, F features, H hidden units.
+Strangers are drawn from any time, or from the same days. People of one account may come one after the other, so that
+dates tell them apart, or be there all the time, as those who live together. Against strangers of any time dates are
+evidence; against strangers of the same days they are not. The share of each follows from the logs: sessions that look
+alike in all other ways are put together, and the two halves of an account are compared in time.
+
+Shapes: S sessions, P pairs, N sessions of one account, B accounts, F features, H hidden units.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from lightgc2n.data.dataset import Longs
-from lightgc2n.people.progress_hook import tracked
+from lightgc2n.people.assigning import assign
 from lightgc2n.people.session_features import FOLDS, ItemTables, Sessions, describe, item_tables, pair_features
-from lightgc2n.people.sessions import DAY, Floats, Logs, usual_gap
-from lightgc2n.people.strangers import pairs_inside, pairs_of_strangers, share_of_any_time
+from lightgc2n.people.sessions import DAY, Floats, Logs, equal_sizes, sampled, usual_gap
+from lightgc2n.progress import tracked
 
 SHARE = 0.5
 LEAST_RATIO = 0.02  # lower bound: odds below 1 - share would have no logarithm
@@ -31,6 +37,12 @@ PAIRS = 400_000  # training pairs of each kind, at most
 PILOT_PAIRS = 100_000  # of each kind, from which it is learned what dates tell
 MOST_EVENTS = 250_000  # of the accounts that sessions are learned from; items are learned from all
 PAIRS_AT_ONCE = 8192
+OFFERED, NEAR = 8, 0.01  # candidates for a stranger's session; how near in time, as a share of all sessions
+COMPARED_ACCOUNTS = 800  # whose halves are compared in time
+FEWEST_SESSIONS, MOST_SESSIONS = 8, 100  # of such an account
+STEADY, APART = 1.13, 1.2  # distance in time of halves, relative to chance: people who live together, who come and go
+SHUFFLES = 3
+Random = np.random.Generator
 
 
 def log_ratio(log_odds: Floats, share: float = SHARE) -> Floats:
@@ -77,7 +89,7 @@ def gradients(rows: Floats, target: Floats, weights: Weights) -> Weights:
     return rows.T @ inside, inside.sum(axis=0), hidden.T @ error, rows.T @ error, error.sum(keepdims=True)
 
 
-def learn_contrast(features: Floats, target: Floats, random: np.random.Generator) -> Contrast:
+def learn_contrast(features: Floats, target: Floats, random: Random) -> Contrast:
     """Train the network to separate pairs of one account (1) from pairs of two (0); neutral if a class is missing."""
     width = features.shape[1]
     weights = tuple(
@@ -98,7 +110,7 @@ def learn_contrast(features: Floats, target: Floats, random: np.random.Generator
     return Contrast(centre, spread, _descend(rows, target, weights, random), float(np.log(share / (1 - share))))
 
 
-def _descend(rows: Floats, target: Floats, weights: Weights, random: np.random.Generator) -> Weights:
+def _descend(rows: Floats, target: Floats, weights: Weights, random: Random) -> Weights:
     """Run Adam with a rate that decays to zero."""
     steps = -(-EPOCHS * len(rows) // BATCH)
     mean, square = ([np.zeros_like(part) for part in weights] for _ in range(2))
@@ -131,7 +143,7 @@ class Learned:
         return replace(sessions, traits=(sessions.traits - self.centre) / self.spread)
 
 
-def learn(training: Logs, random: np.random.Generator, pairs: int = PAIRS) -> Learned:
+def learn(training: Logs, random: Random, pairs: int = PAIRS) -> Learned:
     """Learn item tables and the contrast of pairs from training logs without member labels."""
     fold = random.permutation(training.accounts) % FOLDS
     tables = item_tables(training, fold)
@@ -144,9 +156,7 @@ def learn(training: Logs, random: np.random.Generator, pairs: int = PAIRS) -> Le
     return Learned(fold, tables, centre, spread, contrast)
 
 
-def _learned_contrast(
-    sessions: Sessions, fold: Longs, gap: float | None, pairs: int, random: np.random.Generator
-) -> Contrast:
+def _learned_contrast(sessions: Sessions, fold: Longs, gap: float | None, pairs: int, random: Random) -> Contrast:
     """Learn the contrast of pairs; a first one from strangers of the same days says how much dates tell."""
 
     def learned(of_any_time: float, most: int, described: Sessions) -> Contrast:
@@ -164,7 +174,7 @@ def _learned_contrast(
     return learned(share, pairs, sessions)
 
 
-def learned_from(training: Logs, random: np.random.Generator) -> Longs:
+def learned_from(training: Logs, random: Random) -> Longs:
     """Return the accounts that sessions are learned from: all, or as many drawn ones as have MOST_EVENTS events."""
     if len(training.items) <= MOST_EVENTS:
         return np.arange(training.accounts)
@@ -208,3 +218,126 @@ def pair_evidence(sessions: Sessions, contrast: Contrast, one: Longs, other: Lon
         part = slice(first, first + PAIRS_AT_ONCE)
         ratios[part] = log_ratio(contrast.log_odds(pair_features(sessions, one[part], other[part])))
     return ratios
+
+
+def pairs_inside(sessions: Sessions, most: int, random: Random) -> tuple[Longs, Longs]:
+    """Draw pairs of different sessions of one account; each account is equally frequent."""
+    start, stop = (np.searchsorted(sessions.owner, sessions.owner, side=side) for side in ("left", "right"))
+    number = stop - start
+    chance = np.where(number > 1, 1 / number, 0)  # of a session, so that accounts are equally frequent
+    if not chance.any():
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    drawn = min(most, int((number - 1).sum()))
+    one = random.choice(len(number), size=drawn, p=chance / chance.sum())
+    step = 1 + (random.random(drawn) * (number[one] - 1)).astype(np.int64)
+    return one, start[one] + (one - start[one] + step) % number[one]
+
+
+def pairs_across(sessions: Sessions, fold: Longs, gap: float | None, most: int, random: Random) -> tuple[Longs, Longs]:
+    """Draw pairs of sessions of two accounts in the same fold.
+
+    Args:
+        gap: days; sessions of one account are never closer, so closer pairs would be trivial to recognise.
+    """
+    session_fold = fold[sessions.owner]
+    number = np.bincount(sessions.owner)[sessions.owner]
+    one, other = [], []
+    for part in range(FOLDS):
+        places = np.flatnonzero(session_fold == part)
+        if len(places):
+            drawn = round(most * len(places) / len(number))
+            chance = 1 / number[places]
+            sides = random.choice(places, size=(2, drawn), p=chance / chance.sum())
+            one.append(sides[0])
+            other.append(sides[1])
+    left, right = np.concatenate(one), np.concatenate(other)
+    valid = sessions.owner[left] != sessions.owner[right]
+    if sessions.begun is not None and gap is not None:
+        valid &= np.abs(sessions.begun[left] - sessions.begun[right]) > gap
+    return left[valid], right[valid]
+
+
+def pairs_of_strangers(
+    sessions: Sessions,
+    fold: Longs,
+    gap: float | None,
+    inside: tuple[Longs, Longs],
+    of_any_time: float,
+    random: Random,
+) -> tuple[Longs, Longs]:
+    """Draw as many pairs of sessions of two accounts as there are inside: some of any time, others of the same time.
+
+    Args:
+        of_any_time: the share of pairs that are drawn without regard to time.
+    """
+    if sessions.begun is None:
+        return pairs_across(sessions, fold, gap, len(inside[0]), random)
+    anytime = round(of_any_time * len(inside[0]))
+    anywhere = pairs_across(sessions, fold, gap, anytime, random)
+    near = pairs_of_a_time(sessions, fold, gap, (inside[0][anytime:], inside[1][anytime:]), random)
+    left, right = (np.concatenate(sides) for sides in zip(anywhere, near, strict=True))
+    return left, right
+
+
+def pairs_of_a_time(
+    sessions: Sessions, fold: Longs, gap: float | None, inside: tuple[Longs, Longs], random: Random
+) -> tuple[Longs, Longs]:
+    """Return the pairs with their second session replaced by one of another account from about the same time.
+
+    Dates tell nothing about such pairs, as they tell nothing about people who live together.
+    """
+    assert sessions.begun is not None
+    session_fold, number = fold[sessions.owner], np.bincount(sessions.owner)
+    one, other = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for part in range(FOLDS):
+        places, chosen = np.flatnonzero(session_fold == part), session_fold[inside[0]] == part
+        order = places[np.argsort(sessions.begun[places], kind="stable")]
+        left, right = inside[0][chosen], inside[1][chosen]
+        window = max(OFFERED, round(NEAR * len(order)))
+        place = np.searchsorted(sessions.begun[order], sessions.begun[right])[:, None]
+        offered = place + random.integers(-window, window + 1, size=(len(left), OFFERED))
+        candidates = order[np.clip(offered, 0, len(order) - 1)] if len(order) else offered
+        owner = sessions.owner[candidates]
+        reach = np.cumsum((owner != sessions.owner[left][:, None]) / number[owner], axis=1)
+        drawn = (reach < random.random((len(left), 1)) * reach[:, -1:]).sum(axis=1)
+        one.append(left)
+        other.append(candidates[np.arange(len(left)), np.minimum(drawn, OFFERED - 1)])
+    left, right = np.concatenate(one), np.concatenate(other)
+    valid = sessions.owner[left] != sessions.owner[right]
+    if gap is not None:
+        valid &= np.abs(sessions.begun[left] - sessions.begun[right]) > gap
+    return left[valid], right[valid]
+
+
+def share_of_any_time(sessions: Sessions, compare: Callable[[Longs], Floats], random: Random) -> float:
+    """Return the share of strangers to draw from any time: 0 if dates do not tell people apart, 1 if they do.
+
+    Args:
+        compare: returns the evidence of all pairs of sessions at some positions [B, N], learned from strangers of the
+            same days.
+    """
+    assert sessions.begun is not None
+    bounds = np.searchsorted(sessions.owner, np.arange(int(sessions.owner.max(initial=-1)) + 2))
+    number = np.diff(bounds)
+    known = np.flatnonzero(number >= FEWEST_SESSIONS)
+    chosen = np.sort(random.permutation(known)[:COMPARED_ACCOUNTS])
+    found: list[float] = []
+    chance: list[float] = []
+    for group in equal_sizes(np.minimum(number[chosen], MOST_SESSIONS)):
+        places = np.stack([bounds[one] + sampled(int(number[one]), MOST_SESSIONS) for one in chosen[group].tolist()])
+        halves = assign(compare(places), sessions.size[places], 2).argmax(axis=-1) == 0
+        for half, day in zip(halves, sessions.begun[places], strict=True):
+            if 2 < half.sum() < len(half) - 2:
+                found.append(distance_in_time(day, half))
+                chance += [distance_in_time(day, random.permutation(half)) for _ in range(SHUFFLES)]
+    if not found:
+        return 1.0
+    ratio = float(np.mean(found)) / max(float(np.mean(chance)), 1e-9)
+    return float(np.clip((ratio - STEADY) / (APART - STEADY), 0, 1))
+
+
+def distance_in_time(day: Floats, half: npt.NDArray[np.bool_]) -> float:
+    """Return the largest difference, at any time, of the shares of sessions that a half [N] and the rest have begun."""
+    begun = np.sort(day)
+    shares = [np.searchsorted(np.sort(day[one]), begun, side="right") / one.sum() for one in (half, ~half)]
+    return float(np.abs(shares[0] - shares[1]).max())

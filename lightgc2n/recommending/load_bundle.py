@@ -15,9 +15,8 @@ from lightgc2n.errors import DataError, SettingError, option
 from lightgc2n.people import assigning, count_people, pair_evidence, session_features, sessions
 from lightgc2n.people import finder as people_finder
 from lightgc2n.people.clustering import MOST_PEOPLE
-from lightgc2n.people.finder import PeopleFinder
+from lightgc2n.people.finder import PeopleFinder, finder_of
 from lightgc2n.people.sessions import DAY
-from lightgc2n.people.storage import finder_of
 from lightgc2n.progress import say
 from lightgc2n.recommending import bundle_schema as schema
 from lightgc2n.recommending.bundle_files import (

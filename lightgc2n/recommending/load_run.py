@@ -23,11 +23,9 @@ from lightgc2n.errors import DATA, DataError, OutputError, SettingError, option
 from lightgc2n.files.writer_lock import recover
 from lightgc2n.metrics.ranks import refuse_not_finite, rows_per_tile
 from lightgc2n.models.contract import Model
-from lightgc2n.people.finder import PeopleFinder
-from lightgc2n.people.progress_hook import shown_by
+from lightgc2n.people.finder import PeopleFinder, load_finder, save_finder
 from lightgc2n.people.sessions import Logs
-from lightgc2n.people.storage import load_finder, save_finder
-from lightgc2n.progress import say, tracked
+from lightgc2n.progress import say
 from lightgc2n.recommending.histories import Histories, Source
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.recommending.scorer import Flags, Floats, ListOptions, QueryBatch, Scores, TopItems
@@ -140,8 +138,7 @@ def finder_for(train: Training, place: FinderPlace | None) -> PeopleFinder:
     if place is not None and place.folder.exists():
         return load_finder(place.folder, place.of)
     say("finding people is learned once, from the training logs of the run")
-    with shown_by(tracked):
-        finder = PeopleFinder.learn(Logs.of_training(train), np.random.default_rng(SEED))
+    finder = PeopleFinder.learn(Logs.of_training(train), np.random.default_rng(SEED))
     if place is not None:
         _save(finder, place)
     return finder

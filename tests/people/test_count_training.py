@@ -3,15 +3,18 @@
 import numpy as np
 import pytest
 
-from lightgc2n.people import count_training
-from lightgc2n.people.count_people import FEATURES, chances, decide, plain_head
-from lightgc2n.people.count_training import (
+from lightgc2n.people import count_people
+from lightgc2n.people.count_people import (
+    FEATURES,
     Accounts,
     by_fold,
+    chances,
+    decide,
     fitting_thinning,
     learn_count,
     merges,
     most_likely,
+    plain_head,
     rank_correlation,
 )
 from lightgc2n.people.pair_evidence import Contrast, learn
@@ -49,7 +52,7 @@ def test_likeness_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     accounts = plain_accounts([3, 1], [0, 0])
     pairs = np.array([[0, 1.0, 2.0], [1.0, 0, -6.0], [2.0, -6.0, 0]])
     monkeypatch.setattr(
-        count_training, "evidence", lambda sessions, contrast, places: pairs[places[:, :, None], places[:, None]]
+        count_people, "evidence", lambda sessions, contrast, places: pairs[places[:, :, None], places[:, None]]
     )
     found = accounts.likeness([np.array([0]), np.array([0, 1, 2]), np.array([1, 2])])
     assert found == pytest.approx([0, (1 + 2 - 6) / 3, -6])
@@ -80,7 +83,7 @@ def test_merges_are_of_as_many_accounts_as_they_say() -> None:
 
 
 def test_of_long_merges_a_part_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_training, "MOST_MERGED_SESSIONS", 12)
+    monkeypatch.setattr(count_people, "MOST_MERGED_SESSIONS", 12)
     merged = list(merges(plain_accounts([10] * 12, [0] * 12), [np.arange(12)], 0.0, 5, np.random.default_rng(0)))
     assert [len(places) for places, _ in merged] == [10, 12, 12, 12, 12]
     assert [len(np.unique(places // 10)) for places, _ in merged] == [1, 2, 3, 4, 5]
@@ -94,7 +97,7 @@ def test_rank_correlation_by_hand() -> None:
 
 @pytest.mark.parametrize("longer", [True, False])
 def test_logs_tell_whether_more_people_make_them_longer(longer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_training, "TRIALS", 100)
+    monkeypatch.setattr(count_people, "TRIALS", 100)
     logs, people = town(120, longer)
     sessions, contrast, fold = prepared(logs)
     bounds = np.searchsorted(sessions.owner, np.arange(121))
@@ -108,8 +111,8 @@ def test_logs_tell_whether_more_people_make_them_longer(longer: bool, monkeypatc
 
 
 def test_counts_are_found_without_any_label(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_training, "TRIALS", 60)
-    monkeypatch.setattr(count_training, "MERGES", 300)
+    monkeypatch.setattr(count_people, "TRIALS", 60)
+    monkeypatch.setattr(count_people, "MERGES", 300)
     logs, people = town(120, longer=False)
     sessions, contrast, fold = prepared(logs)
     head = learn_count(logs, learn(logs, np.random.default_rng(0)), np.random.default_rng(0))
@@ -125,10 +128,10 @@ def test_merged_singles_are_hardly_split() -> None:
     random = np.random.default_rng(0)
     people = np.arange(500) % 5 + 1
     features = np.column_stack([people + random.normal(0, 2.0, 500), random.normal(size=500)])
-    head = count_training.head_of(features, people)
+    head = count_people.head_of(features, people)
     singles = chances(head, features[people == 1])
-    assert (decide(singles, 0.0) > 1).mean() > count_training.MOST_MERGED_SPLIT
-    assert (decide(singles, head.caution) > 1).mean() <= count_training.MOST_MERGED_SPLIT
+    assert (decide(singles, 0.0) > 1).mean() > count_people.MOST_MERGED_SPLIT
+    assert (decide(singles, head.caution) > 1).mean() <= count_people.MOST_MERGED_SPLIT
 
 
 def test_with_too_few_accounts_everybody_is_one_person() -> None:

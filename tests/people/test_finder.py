@@ -1,6 +1,5 @@
 """The finder: the same answers after a stay on disk, for accounts learned from and for new ones."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +9,9 @@ import pytest
 from lightgc2n.errors import DataError
 from lightgc2n.people import finder as finder_module
 from lightgc2n.people import sessions as session_module
-from lightgc2n.people.finder import NEW, People, PeopleFinder
-from lightgc2n.people.progress_hook import shown_by, tracked
+from lightgc2n.people.finder import NEW, People, PeopleFinder, load_finder, save_finder
 from lightgc2n.people.sessions import Logs, sampled
-from lightgc2n.people.storage import load_finder, save_finder
+from lightgc2n.progress import Output, Step, sent_to
 from tests.people.test_pair_evidence import world
 
 
@@ -181,15 +179,20 @@ def test_a_finder_of_something_else_is_refused(finder: PeopleFinder, tmp_path: P
         load_finder(tmp_path / "finder", of={"checksum": "another"})
 
 
-def test_learning_shows_its_long_loops() -> None:
-    seen: dict[str, int] = {}
+class Recorder(Output):
+    """Records the steps of progress that are shown."""
 
-    def show(title: str, values: Sequence[int]) -> Iterator[int]:
-        for value in values:
-            seen[title] = seen.get(title, 0) + 1
-            yield value
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
 
-    with shown_by(show):
-        assert list(tracked("a loop", range(4))) == [0, 1, 2, 3]
-    assert list(tracked("another", range(2))) == [0, 1]
-    assert seen == {"a loop": 4}
+    def step(self, title: str, total: float | None) -> Step:
+        self.steps.append(Step(title, total))
+        return self.steps[-1]
+
+
+def test_learning_shows_the_progress_of_its_long_loops(logs: Logs) -> None:
+    recorder = Recorder()
+    with sent_to(recorder):
+        PeopleFinder.learn(logs, np.random.default_rng(0))
+    assert any("pairs of sessions" in step.title for step in recorder.steps)
+    assert all(step.done == step.total for step in recorder.steps)

@@ -10,12 +10,17 @@ from lightgc2n.people.contrast_method import by_contrast
 from lightgc2n.people.count_people import plain_head
 from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.people.pair_evidence import (
+    distance_in_time,
     evidence,
     gradients,
     learn,
     learn_contrast,
     log_ratio,
     outputs,
+    pairs_across,
+    pairs_inside,
+    pairs_of_a_time,
+    share_of_any_time,
 )
 from lightgc2n.people.reference_methods import REFERENCE_METHODS
 from lightgc2n.people.session_features import (
@@ -28,7 +33,6 @@ from lightgc2n.people.session_features import (
     share_an_item,
 )
 from lightgc2n.people.sessions import DAY, HOUR, Logs, usual_gap
-from lightgc2n.people.strangers import distance_in_time, pairs_across, pairs_inside, pairs_of_a_time, share_of_any_time
 from tests.people.accounts import logs_of
 
 ITEMS = 64

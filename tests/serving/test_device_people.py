@@ -13,7 +13,7 @@ from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.export.account_tables import write_people
 from lightgc2n.export.onnx_builder import as_bytes
-from lightgc2n.people import assigning, count_people, count_training, pair_evidence, session_features
+from lightgc2n.people import assigning, count_people, pair_evidence, session_features
 from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE, CountHead
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Logs, newest_sessions
@@ -79,8 +79,8 @@ def assert_twins(found: dict[str, Any], wanted: People) -> None:
 def learned(logs: Logs) -> dict[bool, PeopleFinder]:
     """With times and without; the count is learned from few merges, since how well is not the question."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(count_training, "MERGES", 100)
-        patch.setattr(count_training, "TRIALS", 30)
+        patch.setattr(count_people, "MERGES", 100)
+        patch.setattr(count_people, "TRIALS", 30)
         shown = {True: logs, False: replace(logs, times=None)}
         return {timed: PeopleFinder.learn(some, np.random.default_rng(0)) for timed, some in shown.items()}
 
