@@ -29,7 +29,7 @@ PROBES = {
     "report": ["generate --accounts 50 --out data", "describe data --plots pictures"],
     "serve": [
         "recommend BUNDLE --account h000003 --people --json",
-        "recommend BUNDLE --history x --json",
+        "recommend BUNDLE --history v00001 --json",
         "people BUNDLE --account h000003 --json",
     ],
     "tune": ["generate --accounts 50 --out data", "audit data"],
