@@ -43,6 +43,7 @@ class Entry:
     is_simple: bool = False  # a simple baseline, which counts and has no gradients
     exports: bool = False  # can be written to a bundle
     preset: Mapping[str, Any] = field(default_factory=dict)  # settings that differ from the defaults
+    divided_by: str = ""  # how several workers train it: each some accounts, or some rows of a batch; "": one machine
 
 
 def _simple(model: type[SimpleBaseline], *sees: str, exports: bool = True, **preset: Any) -> Entry:
@@ -51,12 +52,12 @@ def _simple(model: type[SimpleBaseline], *sees: str, exports: bool = True, **pre
 
 def _variant(name: str) -> Entry:
     build, restore = partial(build_variant, name), partial(restore_variant, name)
-    return Entry(LightGC2NConfig, build, restore, frozenset({"tastes"}), exports=True)
+    return Entry(LightGC2NConfig, build, restore, frozenset({"tastes"}), exports=True, divided_by="accounts")
 
 
 def _plus(name: str) -> Entry:
     build, restore = partial(build_plus, name), partial(restore_plus, name)
-    return Entry(PlusConfig, build, restore, frozenset({"tastes", "steps"}), exports=True)
+    return Entry(PlusConfig, build, restore, frozenset({"tastes", "steps"}), exports=True, divided_by="rows")
 
 
 def _ncf(name: str, **preset: Any) -> Entry:
@@ -65,7 +66,7 @@ def _ncf(name: str, **preset: Any) -> Entry:
 
 def _sasrec(**preset: Any) -> Entry:
     sees = frozenset({"tastes", "steps"})
-    return Entry(SASRecConfig, SASRec.build, SASRec.restore, sees, exports=True, preset=preset)
+    return Entry(SASRecConfig, SASRec.build, SASRec.restore, sees, exports=True, preset=preset, divided_by="rows")
 
 
 def _parallel(**preset: Any) -> Entry:

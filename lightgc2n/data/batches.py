@@ -135,6 +135,8 @@ class TrainingBatch:
     domain_targets: Int[Tensor, "B D"] | None = None  # the next item of each domain, if the source stores it separately
     gaps: Float[Tensor, "B T"] | None = None  # days from each event to the next one, if the data has times
     moments: Float[Tensor, "B T"] | None = None  # the time of each next event in days since 1970, if the data has times
+    places: Int[Tensor, "P"] | None = None  # of a worker's part of a batch: each target among those of the whole batch
+    whole: Int[Tensor, "2"] | None = None  # of a worker's part of a batch: targets and events of the whole batch
 
     @classmethod
     def of_rows(
@@ -160,6 +162,11 @@ class TrainingBatch:
     def row(self) -> Int[Tensor, "P"]:
         """The row of each target position."""
         return self.at // self.log.shape[1]
+
+    @property
+    def events(self) -> Int[Tensor, ""]:
+        """The number of events, in the whole batch if this is a worker's part of one."""
+        return self.seen.sum() if self.whole is None else self.whole[1]
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors by name."""
@@ -215,10 +222,11 @@ def training_batches(
     if order is not None:
         rows = order.permutation(rows)
     for first in range(0, len(rows), rows_per_batch):
-        yield _training_batch(train, rows[first : first + rows_per_batch], sizes).to(device)
+        yield training_batch(train, rows[first : first + rows_per_batch], sizes).to(device)
 
 
-def _training_batch(train: Training, rows: Longs, sizes: Sizes) -> TrainingBatch:
+def training_batch(train: Training, rows: Longs, sizes: Sizes = EXACT) -> TrainingBatch:
+    """Return one batch that holds the given training sequences, each of two or more events."""
     start, stop = train.offsets[rows], train.offsets[rows + 1]
     log = _padded(train.events, start, stop - 1, sizes)
     place, length = np.arange(log.shape[1]), np.zeros((len(log), 1), dtype=np.int64)

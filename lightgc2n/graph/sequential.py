@@ -34,12 +34,28 @@ class Edges:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Every `step`-th row of a table, from row `first` on."""
+
+    first: int
+    step: int
+    height: int  # rows of the whole table
+
+
+@dataclass(frozen=True)
 class SequentialGraph:
     """The blocks of M, normalised by degree: account-item edges and item-item transitions."""
 
     items_of_account: Edges  # M_I transposed: accounts receive from their items
     accounts_of_item: Edges  # M_I: items receive from the accounts that hold them
     items_before_item: Edges  # M_S: an item receives from its predecessors
+    degrees: Longs | None = None  # of the graph of one worker: the accounts of all workers that hold each item
+    rows: "Rows | None" = None  # of the graph of one worker: its accounts among those of all workers
+
+    @property
+    def item_degrees(self) -> Longs:
+        """The number of accounts that hold each item."""
+        return np.diff(self.accounts_of_item.offsets) if self.degrees is None else self.degrees
 
     @property
     def accounts(self) -> int:
@@ -67,6 +83,12 @@ def build_graph(train: Training, events: str = "all") -> SequentialGraph:
         events: "all" of training, its targets included, or only its "inputs": the last event of a sequence is only a
             target, unless the source stores targets separately.
     """
+    held, follows = unique_pairs(train, events)
+    return graph_of_pairs(held, follows, train.accounts, train.items)
+
+
+def unique_pairs(train: Training, events: str) -> tuple[Longs, Longs]:
+    """Return the pairs of account and item, and of item and predecessor, each pair as row * items + column."""
     lengths = np.diff(train.offsets)
     shown = np.ones(len(train.events), dtype=bool)
     if events == "inputs" and train.domain_targets is None:
@@ -74,10 +96,16 @@ def build_graph(train: Training, events: str = "all") -> SequentialGraph:
     sequence = np.repeat(np.arange(train.sequences), lengths)
     owner = train.sequence_accounts.astype(np.int64)[sequence]
     step = np.flatnonzero(shown[1:] & (sequence[1:] == sequence[:-1]))
-    before, after = train.events[step], train.events[step + 1]
-    held = _edges(owner[shown], train.events[shown], train.accounts, train.items)  # Eq. 2, M_I
-    follows = _edges(after, before, train.items, train.items)  # Eq. 2, M_S
-    return SequentialGraph(held, held.transposed(), follows)
+    before, after = train.events[step], train.events[step + 1].astype(np.int64)
+    return np.unique(owner[shown] * train.items + train.events[shown]), np.unique(after * train.items + before)
+
+
+def graph_of_pairs(
+    held: Longs, follows: Longs, accounts: int, items: int, degrees: Longs | None = None, rows: Rows | None = None
+) -> SequentialGraph:
+    """Build the graph from `unique_pairs`; `degrees` and `rows` are given for the accounts of one worker."""
+    edges = _edges(held, accounts, items, degrees)  # Eq. 2, M_I
+    return SequentialGraph(edges, edges.transposed(), _edges(follows, items, items), degrees, rows)  # Eq. 2, M_S
 
 
 def graph_from(arrays: Mapping[str, Longs]) -> SequentialGraph:
@@ -87,12 +115,12 @@ def graph_from(arrays: Mapping[str, Longs]) -> SequentialGraph:
     return SequentialGraph(held, held.transposed(), _weighted(arrays["step_offsets"], arrays["step_items"], items))
 
 
-def _edges(rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer], height: int, width: int) -> Edges:
+def _edges(pairs: Longs, height: int, width: int, degrees: Longs | None = None) -> Edges:
     """Return unique edges, weighted 1 / sqrt(row degree x column degree): the "Laplace matrix" of Algorithm 1."""
-    keys = np.unique(rows.astype(np.int64) * width + columns)
-    return _weighted(np.searchsorted(keys // width, np.arange(height + 1)), keys % width, width)
+    return _weighted(np.searchsorted(pairs // width, np.arange(height + 1)), pairs % width, width, degrees)
 
 
-def _weighted(offsets: Longs, columns: Longs, width: int) -> Edges:
-    degrees = np.repeat(np.diff(offsets), np.diff(offsets)) * np.bincount(columns, minlength=width)[columns]
-    return Edges(offsets, columns, (1 / np.sqrt(degrees)).astype(np.float32), width)
+def _weighted(offsets: Longs, columns: Longs, width: int, degrees: Longs | None = None) -> Edges:
+    degrees = np.bincount(columns, minlength=width) if degrees is None else degrees
+    products = np.repeat(np.diff(offsets), np.diff(offsets)) * degrees[columns]
+    return Edges(offsets, columns, (1 / np.sqrt(products)).astype(np.float32), width)

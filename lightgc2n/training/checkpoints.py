@@ -55,9 +55,17 @@ class Progress:
 
 def save_checkpoint(path: Path, model: nn.Module, optimizer: Adam | None, progress: Progress) -> None:
     """Write model, optimizer and progress to one file, atomically."""
+    write_checkpoint(path, checkpoint_tensors(model, optimizer), progress)
+
+
+def checkpoint_tensors(model: nn.Module, optimizer: Adam | None) -> dict[str, Tensor]:
+    """Return the tensors of a checkpoint by name."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    if optimizer is not None:
-        tensors |= _optimizer_tensors(model, optimizer)
+    return tensors if optimizer is None else tensors | _optimizer_tensors(model, optimizer)
+
+
+def write_checkpoint(path: Path, tensors: dict[str, Tensor], progress: Progress) -> None:
+    """Write the tensors of a checkpoint and the progress to one file, atomically."""
     try:
         with new_file(path, force=True) as temporary:
             metadata = {"schema": str(SCHEMA), "progress": json.dumps(asdict(progress))}

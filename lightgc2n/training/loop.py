@@ -18,7 +18,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Adam
 
 from lightgc2n.config import LARGEST_SEED, setting
-from lightgc2n.data.batches import EXACT, TrainingBatch, sizes_of, training_batches
+from lightgc2n.data.batches import EXACT, Sizes, TrainingBatch, sizes_of, training_batches
 from lightgc2n.data.splits import Split, Training
 from lightgc2n.devices import device_of, keep_memory, peak_bytes
 from lightgc2n.errors import ScoreError
@@ -58,14 +58,64 @@ class TrainingConfig:
     cuda_graph: bool = setting(True, help="Capture the step as a CUDA graph, where device and model allow it.")
 
 
+class OneProcess:
+    """What the loop does differently where several processes train one model: this class is one process alone."""
+
+    leads = True  # whether this process writes the run
+
+    def batches(
+        self, train: Training, rows: int, order: np.random.Generator, device: str, sizes: Sizes
+    ) -> Iterator[TrainingBatch]:
+        """The batches that this process computes the losses of."""
+        return training_batches(train, rows, order, device, sizes)
+
+    def backward(self, model: Model, terms: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Compute the gradients of the sum of the terms; return the terms for reports."""
+        torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+        return terms
+
+    def clip(self, model: Model, most: float) -> None:
+        """Scale the gradients down to this norm."""
+        clip_grad_norm_(model.parameters(), most)
+
+    def start_epoch(self, model: Model, optimizer: Adam, epoch: int) -> None:
+        model.start_epoch(epoch)
+
+    def save(self, path: Path, model: Model, optimizer: Adam | None, progress: Progress) -> None:
+        save_checkpoint(path, model, optimizer, progress)
+
+    def resume(self, model: Model, optimizer: Adam, folder: Path) -> Progress:
+        """Load the checkpoint that a run resumes from, if there is one."""
+        if not resume_from(folder).is_file():
+            return Progress()
+        tensors, moments, progress = load_checkpoint(resume_from(folder))
+        model.load_state_dict(tensors)
+        restore_optimizer(model, optimizer, moments)
+        return progress
+
+    def restore_best(self, model: Model, folder: Path) -> None:
+        """Load the best weights of a run that has ended."""
+        model.load_state_dict(load_checkpoint(folder / BEST)[0])
+
+    def largest(self, value: float) -> float:
+        """The largest of the values of all processes."""
+        return value
+
+
+ALONE = OneProcess()
+
+
 class Steps:
     """The optimizer of a model and its step on each batch."""
 
-    def __init__(self, model: Model, train: Training, config: TrainingConfig, device: str) -> None:
-        self.model, self.train, self.config = model, train, config
+    def __init__(
+        self, model: Model, train: Training, config: TrainingConfig, device: str, process: OneProcess = ALONE
+    ) -> None:
+        self.model, self.train, self.config, self.process = model, train, config, process
         if not device_of(device).is_gpu:
             keep_memory()
-        captured = config.cuda_graph and device_of(device).has_cuda_graphs and _can_be_captured(model, train)
+        captured = process is ALONE and config.cuda_graph and device_of(device).has_cuda_graphs
+        captured = captured and _can_be_captured(model, train)
         rate, decay = config.learning_rate, config.weight_decay
         fused = True if captured else None  # None: torch chooses
         self.optimizer = Adam(model.parameters(), rate, weight_decay=decay, fused=fused, capturable=captured)
@@ -79,7 +129,7 @@ class Steps:
     def batches(self, epoch: int) -> Iterator[TrainingBatch]:
         """The batches of an epoch, in an order that follows from the seed and the epoch."""
         order = np.random.default_rng([self.config.seed, epoch])
-        return training_batches(self.train, self.config.batch_size, order, self.device, self.sizes)
+        return self.process.batches(self.train, self.config.batch_size, order, self.device, self.sizes)
 
     def __call__(self, batch: TrainingBatch) -> dict[str, Tensor]:
         """One step; the returned terms of the loss are valid until the next step."""
@@ -88,9 +138,9 @@ class Steps:
     def _step(self, batch: TrainingBatch) -> dict[str, Tensor]:
         terms = self.model.losses(self.model.encode(), batch)
         self.optimizer.zero_grad(set_to_none=True)
-        torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+        terms = self.process.backward(self.model, terms)
         if self.config.clip:
-            clip_grad_norm_(self.model.parameters(), self.config.clip)
+            self.process.clip(self.model, self.config.clip)
         self.optimizer.step()
         return {name: term.detach() for name, term in terms.items()}
 
@@ -110,6 +160,7 @@ def train(
     seconds: float = math.inf,
     epochs_before: int = 0,
     stop_after: float = math.inf,
+    process: OneProcess = ALONE,
 ) -> Progress:
     """Train until patience or budget ends the run, and leave the best weights in the model.
 
@@ -120,20 +171,21 @@ def train(
         seconds: time budget; when it is reached, the run pauses at the end of the epoch and can resume.
         epochs_before: epochs of the run that the weights come from; its validation value is then the first to beat.
         stop_after: pause after this many epochs; the run can resume.
+        process: this process, where several train one model; all of them call this function.
     """
     until = time.monotonic() + seconds
     model.to(device)
-    steps = Steps(model, split.train, config, device)
-    progress = _resume(model, steps.optimizer, folder)
+    steps = Steps(model, split.train, config, device, process)
+    progress = Progress() if folder is None else process.resume(model, steps.optimizer, folder)
     if progress.ended_by == BUDGET and progress.epochs < config.epochs:
         progress.ended_by = ""  # its budget was raised
     best = _weights(model) if folder is None else None
     if epochs_before and not progress.epochs and evaluate is not None:
         progress.best_value = evaluate(model.eval())
-        best = _keep_best(model, progress, folder)
+        best = _keep_best(model, progress, folder, process)
         say(f"initial weights: validation MRR@20 {100 * progress.best_value:.2f} %")
     reported = -SECONDS_BETWEEN_LINES
-    with epoch_log(folder, progress.epochs) as log:
+    with epoch_log(folder if process.leads else None, progress.epochs) as log:
         while not progress.ended_by and progress.epochs < stop_after:
             epoch = progress.epochs
             started = time.perf_counter()
@@ -144,26 +196,29 @@ def train(
             last = progress.epochs == config.epochs
             if evaluate is None and last:
                 progress.best_epoch = epoch
-                best = _keep_best(model, progress, folder)
+                best = _keep_best(model, progress, folder, process)
             elif evaluate is not None and (last or progress.epochs % config.evaluate_every == 0):
                 model.eval()
                 row["validation"] = evaluate(model)
                 if row["validation"] > progress.best_value:
                     progress.best_value, progress.best_epoch = row["validation"], epoch
-                    best = _keep_best(model, progress, folder)
+                    best = _keep_best(model, progress, folder, process)
             progress.ended_by = _end(progress, config, selecting=evaluate is not None)
-            progress.peak_bytes = max(progress.peak_bytes, peak_bytes(device))
+            progress.peak_bytes = max(progress.peak_bytes, int(process.largest(peak_bytes(device))))
             log(row)  # before the checkpoint: a row without its checkpoint is removed when the run resumes
             if folder is not None:
-                save_checkpoint(folder / LAST, model, steps.optimizer, progress)
+                process.save(folder / LAST, model, steps.optimizer, progress)
             if time.monotonic() - reported > SECONDS_BETWEEN_LINES or progress.ended_by:
                 reported = time.monotonic()
                 say(_epoch_line(row, progress, config, split))
-            if time.monotonic() > until and not progress.ended_by:
+            if process.largest(time.monotonic() - until) > 0 and not progress.ended_by:
                 return progress
     if not progress.ended_by:
         return progress
-    model.load_state_dict(best if best is not None else load_checkpoint(_path(folder, BEST))[0])
+    if best is not None:
+        model.load_state_dict(best)
+    elif folder is not None:
+        process.restore_best(model, folder)
     model.eval()
     return progress
 
@@ -172,7 +227,7 @@ def _epoch(model: Model, steps: Steps, config: TrainingConfig, epoch: int) -> di
     """One pass over the training sequences; all random numbers follow from the seed and the epoch."""
     torch.manual_seed(config.seed * 1_000_003 + epoch)
     model.train()
-    model.start_epoch(epoch)
+    steps.process.start_epoch(model, steps.optimizer, epoch)
     totals: dict[str, Tensor] = {}
     count = 0
     with step(f"epoch {epoch + 1} of {config.epochs}", total=len(steps)) as shown:
@@ -210,20 +265,11 @@ def _weights(model: Model) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
-def _keep_best(model: Model, progress: Progress, folder: Path | None) -> dict[str, Tensor] | None:
+def _keep_best(model: Model, progress: Progress, folder: Path | None, process: OneProcess) -> dict[str, Tensor] | None:
     if folder is None:
         return _weights(model)
-    save_checkpoint(folder / BEST, model, None, progress)
+    process.save(folder / BEST, model, None, progress)
     return None
-
-
-def _resume(model: Model, optimizer: Adam, folder: Path | None) -> Progress:
-    if folder is None or not resume_from(folder).is_file():
-        return Progress()
-    tensors, moments, progress = load_checkpoint(resume_from(folder))
-    model.load_state_dict(tensors)
-    restore_optimizer(model, optimizer, moments)
-    return progress
 
 
 def resume_from(folder: Path) -> Path:
@@ -231,11 +277,6 @@ def resume_from(folder: Path) -> Path:
     if not (folder / LAST).is_file() and (folder / BEST).is_file() and load_checkpoint(folder / BEST)[2].ended_by:
         return folder / BEST
     return folder / LAST
-
-
-def _path(folder: Path | None, name: str) -> Path:
-    assert folder is not None
-    return folder / name
 
 
 def was_still_improving(progress: Progress) -> bool:

@@ -84,18 +84,19 @@ VARIANTS: dict[str, tuple[Make, dict[str, Any]]] = {
 
 def build_variant(name: str, config: LightGC2NConfig, train: Training) -> LightGC2N:
     """Build the model or one of its ablations on the graph of the training sequences."""
-    return _make(name, config, build_graph(train, config.graph_events))
+    return make_variant(name, config, build_graph(train, config.graph_events))
 
 
 def restore_variant(name: str, config: LightGC2NConfig, tensors: Mapping[str, Tensor]) -> LightGC2N:
     """Rebuild the model from its saved tensors."""
     arrays = {key.removeprefix("graph."): value.numpy() for key, value in tensors.items() if key.startswith("graph.")}
-    model = _make(name, config, graph_from(arrays))
+    model = make_variant(name, config, graph_from(arrays))
     model.load_state_dict(dict(tensors))
     return model
 
 
-def _make(name: str, config: LightGC2NConfig, graph: SequentialGraph) -> LightGC2N:
+def make_variant(name: str, config: LightGC2NConfig, graph: SequentialGraph) -> LightGC2N:
+    """Make the model or one of its ablations on a graph, its weights drawn from torch's generator."""
     make, forced = VARIANTS[name]
     config = replace(config, **forced)
     return LightGC2N(config, graph, make(config, graph))

@@ -57,7 +57,7 @@ class GraphNeighbours(nn.Module):
         """The items of each account; an unseen account (-1) has none."""
         first = self.held_offsets[account.clamp(min=0)]
         stop = torch.where(account >= 0, self.held_offsets[account + 1], first)
-        width = self.widest if self.has_fixed_width else max(1, int((stop - first).max()))
+        width = self.widest if self.has_fixed_width else max([1, *(stop - first).tolist()])
         place = first[:, None] + torch.arange(width, device=account.device)
         known = place < stop[:, None]
         items = self.held_items[torch.where(known, place, 0)] if len(self.held_items) else torch.zeros_like(place)
@@ -91,11 +91,11 @@ class GraphSums(nn.Module):
         held = _reordered(graph.items_of_account, order)
         self.held = held
         self.items_to_accounts = WeightedSum(held)
-        self.accounts_to_items = WeightedSum(held.transposed())
+        self.accounts_to_items: nn.Module = WeightedSum(held.transposed())
         self.items_to_items = WeightedSum(graph.items_before_item)
         for name, array in (("order", order), ("inverse", inverse)):
             self.register_buffer(name, torch.from_numpy(array), persistent=False)
-        item_degrees = np.diff(graph.accounts_of_item.offsets).astype(np.float32)
+        item_degrees = graph.item_degrees.astype(np.float32)
         self.register_buffer("item_degrees", torch.from_numpy(item_degrees), persistent=False)
 
     def in_order(self, accounts: Float[Tensor, "N W"]) -> Float[Tensor, "N W"]:

@@ -16,6 +16,7 @@ from lightgc2n.data.batches import Batch, TrainingBatch
 from lightgc2n.data.dataset import Domain
 from lightgc2n.graph.sequential import SequentialGraph
 from lightgc2n.layers.crossentropy import linear_cross_entropy
+from lightgc2n.layers.parts_of_tables import dropout_of_targets, xavier_uniform
 from lightgc2n.layers.pooling import columns_of, distinct, running_sums
 from lightgc2n.layers.sparse import rows_of
 from lightgc2n.models.contract import LatentUsers, Model
@@ -79,7 +80,7 @@ class LightGC2N(Model):
         self.head = nn.Linear(2 * config.capsule_width, graph.items)
         for parameter in self.parameters():
             if parameter.dim() > 1:
-                nn.init.xavier_uniform_(parameter)
+                xavier_uniform(parameter, graph.rows if parameter is self.account_embeddings else None)
 
     def warm_start_tensors(self) -> dict[str, str]:
         items = ("item_embeddings", "head.weight", "head.bias")
@@ -106,7 +107,8 @@ class LightGC2N(Model):
             self.alignment.start_from(torch.stack(layers).sum(dim=0))
 
     def encode(self) -> Encoded:
-        layers = self.convolution.items(self._dropped(self.item_embeddings), self.account_embeddings)  # Eq. 3 to 10
+        dropped = dropout(self.item_embeddings, self.config.dropout, self.training)
+        layers = self.convolution.items(dropped, self.account_embeddings)  # Eq. 3 to 10
         items = torch.stack(layers).sum(dim=0)  # Eq. 11
         return Encoded(layers, items, *self.alignment(items))  # Eq. 15, 16, 19
 
@@ -115,7 +117,8 @@ class LightGC2N(Model):
         sequences = running_sums(encoded.rows, batch.log, self.config.pooling).flatten(0, 1)  # Eq. 14
         neighbours = self.graph(batch.account, self.account_embeddings)
         accounts = self.convolution.accounts(neighbours, encoded.layers)
-        features = self._features(rows_of(sequences, batch.at), rows_of(accounts, batch.row))
+        features = torch.cat([rows_of(sequences, batch.at), rows_of(accounts, batch.row)], dim=-1)
+        features = dropout_of_targets(features, batch, self.config.dropout, self.training)
         head = (self.head.weight, batch.target, batch.share, self.head.bias)
         terms = {"next_item": linear_cross_entropy(features, *head)}  # Eq. 20, 21
         if self.config.contrast_weight:
@@ -125,12 +128,12 @@ class LightGC2N(Model):
     @torch.no_grad()
     def scores(self, encoded: Encoded, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
         """f(S, A) of Eq. 1 for each item of the domain; for an empty history from the account alone."""
-        return self._scores(encoded, batch, self.from_graph_and_history(batch), domain)
+        return self.scores_from(encoded, batch, self.from_graph_and_history(batch), domain)
 
     @torch.no_grad()
     def fold_in_scores(self, encoded: Encoded, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
         """Scores whose account neighbours are the items of the history instead of the training graph: for new logs."""
-        return self._scores(encoded, batch, self.from_history(batch), domain)
+        return self.scores_from(encoded, batch, self.from_history(batch), domain)
 
     def from_graph_and_history(self, batch: Batch) -> Neighbourhood:
         """The items of an account in the training graph, and those of the history."""
@@ -161,31 +164,26 @@ class LightGC2N(Model):
         row = torch.arange(len(batch.length), device=batch.length.device)
         return sums[row, (batch.length - 1).clamp(min=0)] * (batch.length > 0)[:, None]
 
-    def _scores(
+    def scores_from(
         self, encoded: Encoded, batch: Batch, neighbours: Neighbourhood, domain: Domain
     ) -> Float[Tensor, "B M"]:
+        """Scores from histories and the neighbours of their accounts."""
         accounts = self.convolution.accounts(neighbours, encoded.layers)
         return self._logits(self._sequence(encoded, batch), accounts)[:, domain.start : domain.stop]
 
-    def _features(self, sequence: Float[Tensor, "B D"], account: Float[Tensor, "B D"]) -> Float[Tensor, "B 2*D"]:
-        return self._dropped(torch.cat([sequence, account], dim=-1))
-
     def _logits(self, sequence: Float[Tensor, "B D"], account: Float[Tensor, "B D"]) -> Float[Tensor, "B M"]:
-        return self.head(self._features(sequence, account))  # Eq. 20, before the softmax
+        return self.head(torch.cat([sequence, account], dim=-1))  # Eq. 20, before the softmax
 
     def _contrast(self, encoded: Encoded, batch: TrainingBatch) -> Float[Tensor, ""]:
         """Eq. 18 as a mean over the events of the batch, or as their sum: each distinct item once, by its count."""
         item, share = batch.items, batch.item_share
         if self.config.contrast_scale == "sum":
-            share = share * batch.seen.sum()
+            share = share * batch.events
         originals, temperature = rows_of(encoded.items, item), self.config.temperature
         if self.config.negatives == "all":
             return contrast(encoded.refined, originals, item, temperature, share)  # Eq. 17, 18
         own = torch.arange(len(item), device=item.device)
         return contrast(rows_of(encoded.refined, item), originals, own, temperature, share, share == 0)  # Eq. 17, 18
-
-    def _dropped(self, vectors: Tensor) -> Tensor:
-        return dropout(vectors, self.config.dropout, self.training)
 
 
 @dataclass(frozen=True)
