@@ -52,8 +52,9 @@ def serve_with_constant(bundle: Path, port: int) -> None:
     """The service with one route more."""
     from lightgc2n.serving.logs import set_up_logs
     from lightgc2n.serving.routes import json_response, list_json
+    from lightgc2n.serving.served_bundle import freeze_garbage_collector
     from lightgc2n.serving.server import Server
-    from lightgc2n.serving.service import Service, freeze_garbage_collector
+    from lightgc2n.serving.service import Service
     from lightgc2n.serving.settings import ServiceSettings
     from lightgc2n.serving.workers import reserve
 

@@ -19,6 +19,15 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; other machines need a key.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 selects a free one.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Number of worker processes.")] = 1,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="STORE",
+            help="A store of events (made by store init): a path, or postgresql://USER@HOST/DATABASE. Without it the "
+            "service is read-only.",
+        ),
+    ] = None,
     api_key_file: Annotated[
         Path | None, typer.Option("--api-key-file", metavar="FILE", help="Accepted API keys, one per line.")
     ] = None,
@@ -82,6 +91,7 @@ def serve(
         workers=workers,
         key_digests=read_keys(api_key_file) if api_key_file else (),
         listen_without_key=listen_without_key,
+        store=store,
         report=report,
         titles=titles,
         log_ids=log_ids,

@@ -31,10 +31,14 @@ EARLIEST, LATEST = -2_208_988_800_000_000, 9_214_646_400_000_000
 
 @dataclass(frozen=True)
 class History:
-    """The events of an account, oldest first."""
+    """The events of an account by item number, oldest first."""
 
     items: Ints
     times: Longs | None
+    notes: tuple[str, ...] = ()  # for the answers that are made from it
+
+
+Events = Sequence[str] | History
 
 
 class Histories:
@@ -46,7 +50,7 @@ class Histories:
     """
 
     def __init__(self, dataset: Dataset, learned_accounts: Flags, stored: bool = True) -> None:
-        self.dataset, self._learned_accounts, self._stored = dataset, learned_accounts, stored
+        self.dataset, self._learned_accounts, self.stored = dataset, learned_accounts, stored
         self.start, self.stop = whole_logs(dataset)
 
     @cached_property
@@ -60,7 +64,7 @@ class Histories:
 
     def of_accounts(self, accounts: Sequence[str]) -> Queries:
         """One query for each account, with its stored history, at the time of the dataset's newest event."""
-        if not self._stored:
+        if not self.stored:
             raise DataError(f"{self.dataset.name}: this bundle holds no histories. Give {HISTORY}.")
         for account in accounts:
             if account not in self.account_index:
@@ -87,6 +91,16 @@ class Histories:
         index = self.account_index.get(account, UNSEEN) if account is not None else UNSEEN
         return self._queries(np.array([index]), np.array([0]), np.array([len(events)]), events), tuple(notes)
 
+    def of_history(self, account: str | None, history: History) -> Queries:
+        """One query with these events, at the time of the newest event of the dataset and of the history."""
+        index = self.account_index.get(account, UNSEEN) if account is not None else UNSEEN
+        size = len(history.items)
+        queries = self._queries(np.array([index]), np.array([0]), np.array([size]), history.items)
+        if history.times is None or self._newest_event is None or self.dataset.times is None:
+            return queries
+        now = max([int(self.dataset.times[self._newest_event]), *history.times[-1:].tolist()])
+        return replace(queries, times=np.append(history.times, now), target_event=np.array([size]))
+
     def of_people(self, history: History, owner: Longs, count: int) -> Queries:
         """One query for each person: that of a new account with this person's events alone.
 
@@ -101,13 +115,15 @@ class Histories:
         times = np.append(history.times[order], self.dataset.times[self._newest_event])
         return replace(queries, times=times, target_event=np.full(count, len(order)))
 
-    def events_of(self, queries: Queries, history: Sequence[str] | None, times: Times | None) -> History:
+    def events_of(self, queries: Queries, history: Events | None, times: Times | None) -> History:
         """The events of the first query and their times.
 
         Args:
-            history: the item ids that the query was made from; None: the stored history.
+            history: the item ids or the history that the query was made from; None: the stored history.
             times: of each of these ids.
         """
+        if isinstance(history, History):
+            return history
         part = slice(int(queries.start[0]), int(queries.stop[0]))
         items, stored = np.asarray(queries.events[part]), self.dataset.times
         if history is None:

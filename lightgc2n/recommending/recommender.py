@@ -19,7 +19,7 @@ from lightgc2n.data.splits import Queries
 from lightgc2n.errors import HISTORY, DataError, SettingError, option
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Logs, newest_sessions
-from lightgc2n.recommending.histories import History, Source, Times
+from lightgc2n.recommending.histories import Events, History, Source, Times
 from lightgc2n.recommending.people_report import by_weight, people_report, top_items_for_all
 from lightgc2n.recommending.results import (
     AccountPeople,
@@ -109,7 +109,7 @@ class Recommender:
     def prepare(
         self,
         account: str | None = None,
-        history: Sequence[str] | None = None,
+        history: Events | None = None,
         *,
         k: int = 20,
         exclude_seen: bool = False,
@@ -120,7 +120,11 @@ class Recommender:
         person: str | None = None,
         together: bool = False,
     ) -> PreparedQuery:
-        """Check the arguments of `recommend` and find the people where needed; `answer` computes the list."""
+        """Check the arguments of `recommend` and find the people where needed; `answer` computes the list.
+
+        Args:
+            history: as for `recommend`, or a `History` with times.
+        """
         options = list_options(self.dataset, self._everything, k, exclude_seen, allow, deny, domain)
         queries, notes = self._query(account, history)
         query = PreparedQuery(account, QueryBatch(queries, options, fold_in=history is not None), notes)
@@ -141,7 +145,7 @@ class Recommender:
     def people(
         self,
         account: str | None = None,
-        history: Sequence[str] | None = None,
+        history: Events | None = None,
         times: Times | None = None,
         *,
         k: int = 20,
@@ -150,7 +154,7 @@ class Recommender:
         """How many people are behind an account or a history, who did what, what each likes, and lists for them.
 
         Args:
-            history: as for `recommend`; without it the stored history of the account.
+            history: as for `recommend`, or a `History`; without it the stored history of the account.
             times: of each event of the history: ISO dates, or microseconds since 1970.
             k: length of the lists.
             exclude_seen: leave out items of the person's history; of the list for all, those of anybody's.
@@ -169,7 +173,7 @@ class Recommender:
             together = self._list_for_all(PreparedQuery(account, batch, ()))
         return people_report(
             account, events, people, self.dataset.items, self._categories_of(events.items),
-            self._domains_of(events.items), self.scorer.popularity, lists, together, whole_list, notes,
+            self.domains_of(events.items), self.scorer.popularity, lists, together, whole_list, notes,
         )  # fmt: skip
 
     def count_people(self, account: str) -> People:
@@ -197,7 +201,7 @@ class Recommender:
     def who(
         self,
         account: str | None = None,
-        history: Sequence[str] | None = None,
+        history: Events | None = None,
         times: Times | None = None,
         *,
         time: str | int | None = None,
@@ -255,6 +259,12 @@ class Recommender:
         """Whether there is such an account."""
         return account in self._histories.account_index
 
+    def stored_history(self, account: str) -> History | None:
+        """The history of an account in the run or the bundle; None if there is none."""
+        if not self._histories.stored or not self.knows(account):
+            return None
+        return self._histories.events_of(self._histories.of_accounts([account]), None, None)
+
     def read_items(self, path: Path) -> list[str]:
         """The item ids of a file with one id a line; an unknown id raises an error."""
         return read_item_ids(path, self.dataset)
@@ -284,8 +294,10 @@ class Recommender:
         """Every item may be listed; all options without filters share this array."""
         return np.ones(len(self.dataset.items), dtype=bool)
 
-    def _query(self, account: str | None, history: Sequence[str] | None) -> tuple[Queries, tuple[str, ...]]:
+    def _query(self, account: str | None, history: Events | None) -> tuple[Queries, tuple[str, ...]]:
         """One query with the stored or the given history, and notes on it."""
+        if isinstance(history, History):
+            return self._histories.of_history(account, history), history.notes
         if history is not None:
             return self._histories.of_items(account, history)
         if account is None:
@@ -293,7 +305,7 @@ class Recommender:
         return self._histories.of_accounts([account]), ()
 
     def _for_people(
-        self, query: PreparedQuery, history: Sequence[str] | None, times: Times | None, person: str | None
+        self, query: PreparedQuery, history: Events | None, times: Times | None, person: str | None
     ) -> PreparedQuery:
         """The same query for one of the people behind it, or for all of them if none is named."""
         events, people, notes = self._find_people(query.account_id, query.batch.queries, history, times)
@@ -309,7 +321,7 @@ class Recommender:
         return replace(query, batch=replace(query.batch, queries=queries, fold_in=True), together=person is None)
 
     def _find_people(
-        self, account: str | None, queries: Queries, history: Sequence[str] | None, times: Times | None
+        self, account: str | None, queries: Queries, history: Events | None, times: Times | None
     ) -> tuple[History, People, tuple[str, ...]]:
         """The newest sessions of the history, the people behind them, those with the most events first, and notes."""
         events = self._histories.events_of(queries, history, times)
@@ -326,7 +338,7 @@ class Recommender:
         entries = (self.catalogue.get(self.dataset.items[item]) for item in items.tolist())
         return [entry.categories if entry is not None else () for entry in entries]
 
-    def _domains_of(self, items: Ints) -> list[str]:
+    def domains_of(self, items: Ints) -> list[str]:
         """The domain of each item; empty where there is only one."""
         domains = self.dataset.domains
         stops = np.array([domain.stop for domain in domains])

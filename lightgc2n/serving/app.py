@@ -33,11 +33,13 @@ from lightgc2n.serving.errors import (
     request_id,
     unavailable,
 )
+from lightgc2n.serving.event_routes import add_event_routes
 from lightgc2n.serving.limits import LimitsMiddleware
 from lightgc2n.serving.logs import log, log_problem
 from lightgc2n.serving.routes import add_account_routes, add_list_routes, json_response
 from lightgc2n.serving.schemas import Health, ModelFacts, ProblemBody, Readiness
-from lightgc2n.serving.service import CLIENT_GONE, ServedBundle, Service
+from lightgc2n.serving.served_bundle import ServedBundle
+from lightgc2n.serving.service import CLIENT_GONE, Service
 
 PAGE = Path(__file__).parent / "page"
 RUNTIME = "ort"  # the folder of onnxruntime-web inside the page; scripts/fetch-web makes it
@@ -171,7 +173,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     422: {"model": ProblemBody, "description": "The request is not of the expected form, or exceeds a limit."},
     429: {"model": ProblemBody, "description": "Too many requests at once; retry in a moment."},
     500: {"model": ProblemBody, "description": "An internal error, which has been logged."},
-    503: {"model": ProblemBody, "description": "No response in time, or the service is shutting down."},
+    503: {"model": ProblemBody, "description": "No response in time, the store is down, or the service shuts down."},
+    507: {"model": ProblemBody, "description": "The disk of the store is full; nothing was stored."},
 }
 METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"})
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -221,7 +224,7 @@ def create_app(service: Service) -> FastAPI:
         redirect_slashes=False,
         responses=ERRORS,
     )
-    for add in (add_list_routes, add_account_routes, add_health_routes, add_file_routes):
+    for add in (add_list_routes, add_account_routes, add_event_routes, add_health_routes, add_file_routes):
         add(app, service)
     add_error_handlers(app)
     # The last one added is the outermost.
@@ -269,7 +272,15 @@ def add_health_routes(app: FastAPI, service: Service) -> None:
     async def model() -> Response:
         """The model card, its metrics, and what the service can do with it."""
         served = service.served
-        return json_response({**_facts(served), "report": report, "device": runtime, "reload": _reload(service)})
+        return json_response(
+            {
+                **_facts(served),
+                "report": report,
+                "device": runtime,
+                "store": _store(service),
+                "reload": _reload(service),
+            }
+        )
 
     @app.get("/healthz", response_model=Health, tags=["upkeep"])
     async def healthz() -> dict[str, str]:
@@ -281,13 +292,20 @@ def add_health_routes(app: FastAPI, service: Service) -> None:
         """A bundle is loaded and requests are accepted; `reload` reports that a newer bundle could not be loaded."""
         if service.draining:
             raise unavailable("draining", "the service is shutting down.")
-        return {"status": "ok"} | ({"reload": "failed"} if service.watcher.fault else {})
+        store = {"store": "unavailable"} if _store(service) == "unavailable" else {}
+        return {"status": "ok"} | ({"reload": "failed"} if service.watcher.fault else {}) | store
 
     @app.get("/metrics", response_class=Response, tags=["upkeep"], responses={200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
         """Prometheus metrics."""
         text, kind = service.metrics.text()
         return Response(text, headers={"Content-Type": kind})
+
+
+def _store(service: Service) -> str | None:
+    if service.store is None:
+        return None
+    return "ok" if service.store.available else "unavailable"
 
 
 def _reload(service: Service) -> dict[str, Any] | None:

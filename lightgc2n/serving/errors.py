@@ -18,6 +18,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from lightgc2n.errors import LightGC2NError
+from lightgc2n.store.databases import StoreFullError, StoreUnavailableError
 
 HEADER = b"x-request-id"
 WELL_FORMED = re.compile(rb"[A-Za-z0-9._-]{1,128}")
@@ -101,8 +102,17 @@ def unknown(what: str, name: str) -> RefusedError:
     return RefusedError(404, f"unknown_{what}", f"{what} {name[:100]!r} is not known here.")
 
 
+def store_down() -> RefusedError:
+    return unavailable("store_unavailable", "the store of events does not answer; retry in a moment.")
+
+
 def from_library_error(problem: LightGC2NError) -> RefusedError:
     """The response for an error of the library; what its message calls an option is a field here."""
+    if isinstance(problem, StoreFullError):
+        message = "the disk of the store of events is full; nothing was stored."
+        return RefusedError(problem.status, "store_full", message, headers={"Retry-After": "60"})
+    if isinstance(problem, StoreUnavailableError):
+        return store_down()
     code = "cannot_be_answered" if problem.status < 500 else "internal"
     return RefusedError(problem.status, code, problem.service)
 

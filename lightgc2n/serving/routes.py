@@ -1,6 +1,7 @@
 """The routes for lists, similar items, people and search, and the recommender's results as JSON."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from heapq import nsmallest
 from typing import Annotated, Any
 
@@ -9,9 +10,12 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 
 from lightgc2n.errors import LightGC2NError
+from lightgc2n.recommending.histories import Events
 from lightgc2n.recommending.results import AccountPeople, Recommendations
 from lightgc2n.recommending.scorer import PreparedQuery
 from lightgc2n.serving.errors import RefusedError, from_library_error, unknown
+from lightgc2n.serving.live_histories import Live
+from lightgc2n.serving.live_store import LiveStore
 from lightgc2n.serving.scheduling import BYTES_PER_LISTED_ITEM, Check
 from lightgc2n.serving.schemas import (
     AccountsFound,
@@ -26,7 +30,8 @@ from lightgc2n.serving.schemas import (
     PopulationFound,
     WhoFound,
 )
-from lightgc2n.serving.service import ServedBundle, Service
+from lightgc2n.serving.served_bundle import ServedBundle
+from lightgc2n.serving.service import Service
 from lightgc2n.serving.settings import Limits
 
 PREPARED_INLINE = 16  # queries prepared in the event loop; more would delay other requests
@@ -105,12 +110,13 @@ async def _answers(
     service: Service, served: ServedBundle, request: Request, asks: Sequence[Ask]
 ) -> list[Recommendations | RefusedError]:
     """For each query its list, or its error."""
+    current = await service.histories(served, [ask.account for ask in asks])
 
     def prepare(check: Check = lambda: None) -> list[PreparedQuery | RefusedError]:
         prepared = []
         for ask in asks:
             check()
-            prepared.append(_prepared(served, ask))
+            prepared.append(_prepared(served, ask, current))
         return prepared
 
     if any(ask.person or ask.together for ask in asks):
@@ -129,14 +135,15 @@ def _many_response(answers: Sequence[Recommendations | dict[str, Any]], served: 
     return json_response({"answers": [one if isinstance(one, dict) else list_json(one, served) for one in answers]})
 
 
-def _prepared(served: ServedBundle, ask: Ask) -> PreparedQuery | RefusedError:
-    if ask.history is None and ask.account is not None and not served.recommender.knows(ask.account):
-        return unknown("account", ask.account)
+def _prepared(
+    served: ServedBundle, ask: Ask, current: Mapping[str, Live | RefusedError]
+) -> PreparedQuery | RefusedError:
     times: Any = ask.times
     try:
-        return served.recommender.prepare(
-            ask.account,
-            ask.history,
+        account, history, notes = whose_history(served, ask, current)
+        query = served.recommender.prepare(
+            account,
+            history,
             k=ask.k,
             exclude_seen=ask.exclude_seen,
             allow=ask.allow,
@@ -146,8 +153,32 @@ def _prepared(served: ServedBundle, ask: Ask) -> PreparedQuery | RefusedError:
             person=ask.person,
             together=ask.together,
         )
+    except RefusedError as refusal:
+        return refusal
     except LightGC2NError as problem:
         return from_library_error(problem)
+    return replace(query, account_id=ask.account, notes=(*notes, *query.notes)) if notes else query
+
+
+def whose_history(
+    served: ServedBundle, ask: Ask | AskPeople | AskWho, current: Mapping[str, Live | RefusedError]
+) -> tuple[str | None, Events | None, tuple[str, ...]]:
+    """The account whose vector is used, the history, and notes on them.
+
+    Without a history in the request it is the current one of the account. An erased account has neither.
+    """
+    live = current.get(ask.account) if ask.account is not None else None
+    if ask.history is not None:
+        erased = isinstance(live, RefusedError) and ask.account is not None and served.recommender.knows(ask.account)
+        note = (f"account {ask.account!r} is not known: the history alone decides",) if erased else ()
+        return (None if erased else ask.account), ask.history, note
+    if isinstance(live, RefusedError):
+        raise live
+    if live is not None:
+        return ask.account, live.history, live.notes
+    if ask.account is not None and not served.recommender.knows(ask.account):
+        raise unknown("account", ask.account)
+    return ask.account, None, ()
 
 
 def _note_ids(service: Service, request: Request, asks: Sequence[Ask]) -> None:
@@ -163,7 +194,8 @@ def add_account_routes(app: FastAPI, service: Service) -> None:
     async def accounts(request: Request, search: Text = "", limit: Limit = 20) -> Response:
         """Accounts whose id contains a text, those first whose id begins with it."""
         served = service.served
-        return json_response(await service.run_in_background(request, lambda: _accounts(served, search, limit)))
+        found = await service.run_in_background(request, lambda: _accounts(served, search, limit))
+        return json_response(found if service.store is None else await _current(service.store, found, search, limit))
 
     @app.get("/v1/items", response_model=ItemsFound, tags=["look up"])
     async def items(request: Request, search: Text = "", limit: Limit = 20) -> Response:
@@ -174,7 +206,12 @@ def add_account_routes(app: FastAPI, service: Service) -> None:
     @app.get("/v1/population", response_model=PopulationFound, tags=["people"])
     async def population() -> Response:
         """How many people the accounts have, and accounts worth looking at; zeros where the bundle does not say."""
-        return json_response(service.served.recommender.source.population or NO_POPULATION)
+        found = service.served.recommender.source.population or NO_POPULATION
+        if service.store is not None and found["examples"]:
+            erased, _ = await service.store.look_up([one["account"] for one in found["examples"]])
+            examples = [one for one in found["examples"] if one["account"] not in erased]
+            found = {**found, "examples": examples}
+        return json_response(found)
 
     @app.get("/v1/accounts/{account:path}/people", response_model=PeopleFound, tags=["people"])
     async def people(
@@ -193,37 +230,54 @@ def add_account_routes(app: FastAPI, service: Service) -> None:
     async def who(request: Request, body: AskWho) -> Response:
         """Who is probably watching: the chance of each person before anything is begun, and after each item."""
         served = service.served
-        _refuse_nobody(served, body)
-        return await service.find_people(request, lambda check: _who_response(served, body, check))
+        _refuse_nobody(body)
+        who = whose_history(served, body, await service.histories(served, [body.account]))
+        return await service.find_people(request, lambda check: _who_response(served, body, who, check))
 
     async def _people(request: Request, ask: AskPeople) -> Response:
         served = service.served
         refuse_length(ask.k, limits)
-        _refuse_nobody(served, ask)
-        return await service.find_people(request, lambda check: _people_response(served, ask, check))
+        _refuse_nobody(ask)
+        who = whose_history(served, ask, await service.histories(served, [ask.account]))
+        return await service.find_people(request, lambda check: _people_response(served, ask, who, check))
 
 
-def _refuse_nobody(served: ServedBundle, ask: AskPeople | AskWho) -> None:
-    """Raise an error if times do not fit, or if nobody, or somebody unknown, is named."""
+Who = tuple[str | None, Events | None, tuple[str, ...]]
+
+
+async def _current(store: LiveStore, found: dict[str, Any], search: str, limit: int) -> dict[str, Any]:
+    """The accounts found in the bundle without erased ones, with the store's numbers of events.
+
+    The account of the store whose id is the searched text comes first.
+    """
+    names = [one["account"] for one in found["accounts"]]
+    erased, events = await store.look_up([*names, search])
+    added = search in events and search not in names
+    listed = [search] * added + [name for name in names if name not in erased]
+    before = {one["account"]: one["events"] for one in found["accounts"]}
+    accounts = [{"account": name, "events": events.get(name, before.get(name, 0))} for name in listed[:limit]]
+    return {"accounts": accounts, "total": found["total"] + added - len(erased & set(names))}
+
+
+def _refuse_nobody(ask: AskPeople | AskWho) -> None:
+    """Raise an error if times do not fit, or if nobody is named."""
     refuse_times(ask.history, ask.times)
     if ask.history is None and ask.account is None:
         raise RefusedError(422, "nobody_named", "give an account, a history, or both.")
-    if ask.history is None and ask.account is not None and not served.recommender.knows(ask.account):
-        raise unknown("account", ask.account)
 
 
-def _who_response(served: ServedBundle, ask: AskWho, check: Check) -> Response:
-    who: Any = (ask.account, ask.history, ask.times)
-    found = served.recommender.who(*who, time=ask.time, items=ask.items)
+def _who_response(served: ServedBundle, ask: AskWho, who: Who, check: Check) -> Response:
+    times: Any = ask.times
+    found = served.recommender.who(who[0], who[1], times, time=ask.time, items=ask.items)
     check()
     return json_response(
         {
-            "account": found.account_id,
+            "account": ask.account,
             "time": found.time,
             "people": found.people,
             "steps": [{"item": item, **_title(item, served), "chances": chances} for item, chances in found.steps],
             "going_on": found.going_on,
-            "notes": list(found.notes),
+            "notes": [*who[2], *found.notes],
         }
     )
 
@@ -233,11 +287,14 @@ def _title(item: str | None, served: ServedBundle) -> dict[str, Any]:
     return {} if title is None else {"title": title}
 
 
-def _people_response(served: ServedBundle, ask: AskPeople, check: Check) -> Response:
-    who: Any = (ask.account, ask.history, ask.times)
-    people = served.recommender.people(*who, k=ask.k, exclude_seen=ask.exclude_seen)
+def _people_response(served: ServedBundle, ask: AskPeople, who: Who, check: Check) -> Response:
+    times: Any = ask.times
+    people = served.recommender.people(who[0], who[1], times, k=ask.k, exclude_seen=ask.exclude_seen)
     check()
-    return json_response(people_json(people, served))
+    answer = people_json(people, served)
+    if who[2]:
+        answer |= {"account": ask.account, "notes": [*who[2], *people.notes]}
+    return json_response(answer)
 
 
 def _accounts(served: ServedBundle, search: str, limit: int) -> dict[str, Any]:
@@ -273,9 +330,9 @@ def best_matches(
     return [place for _, place in nsmallest(limit, matches)], len(matches)
 
 
-def json_response(answer: Any) -> Response:
+def json_response(answer: Any, status: int = 200) -> Response:
     """A JSON response, without validation: the content was made here."""
-    return Response(to_json(answer), media_type="application/json")
+    return Response(to_json(answer), status, media_type="application/json")
 
 
 def list_json(answer: Recommendations, served: ServedBundle) -> dict[str, Any]:

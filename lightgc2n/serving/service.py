@@ -5,191 +5,31 @@ each of them can report the totals.
 """
 
 import asyncio
-import gc
-import os
-import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 from fastapi import Request
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from lightgc2n.data.catalogue import Catalogue, read_titles
-from lightgc2n.errors import LightGC2NError
-from lightgc2n.recommending.bundle_files import CONFIG, PEOPLE, SERVER, SUMS
-from lightgc2n.recommending.load_bundle import load_bundle
-from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.recommending.results import Recommendations
 from lightgc2n.recommending.scorer import PreparedQuery
 from lightgc2n.serving.errors import RefusedError
-from lightgc2n.serving.logs import log, on_dropped_line
+from lightgc2n.serving.live_histories import Live
+from lightgc2n.serving.live_store import LiveStore
+from lightgc2n.serving.logs import on_dropped_line
+from lightgc2n.serving.recorder import EventRecorder
 from lightgc2n.serving.scheduling import Batcher, Check, FairPool, RequestMemory
+from lightgc2n.serving.served_bundle import BundleWatcher, ServedBundle
 from lightgc2n.serving.settings import ServiceSettings
 
 Result = TypeVar("Result")
 CLIENT_GONE = 499  # the client disconnected before the response
-SHORT = 12  # characters of a checksum that are shown
-LONGEST_PAUSE = 60.0  # seconds between two attempts to load the same bundle
-MOST_DOUBLINGS = 10  # of that pause
-Fingerprint = tuple[Any, ...]
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 ROWS = (1, 2, 4, 8, 16, 32, 64)
-
-
-@dataclass(frozen=True, eq=False)
-class ServedBundle:
-    """A bundle in memory; a request keeps using the one that it started with."""
-
-    folder: Path
-    recommender: Recommender
-    checksum: str
-    card: str
-    titles: dict[str, str]
-    facts: dict[str, dict[str, Any]]  # what responses say of an item besides its id
-    device_files: frozenset[str]
-
-
-@dataclass(frozen=True)
-class ReloadFailure:
-    """Why the bundle at the path is not being served."""
-
-    reason: str
-    since: float  # Unix time of the first failed attempt
-    tries: int
-
-
-def load_served(path: Path, titles: Path | None) -> ServedBundle:
-    """Load the bundle at `path`; its graph runs once here, so that the first request is not slower."""
-    folder = Path(os.path.realpath(path))
-    recommender = load_bundle(folder)
-    recommender.knows("anybody")
-    named = recommender.titles | (read_titles(titles) if titles else {})
-    return ServedBundle(
-        folder=folder,
-        recommender=recommender,
-        checksum=recommender.dataset.checksum[:SHORT],
-        card=recommender.source.card,
-        titles=named,
-        facts=item_facts(recommender.catalogue, named),
-        device_files=frozenset({*recommender.source.config["files"], CONFIG, SUMS}),  # clients may download these
-    )
-
-
-def item_facts(catalogue: Catalogue, titles: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Title, categories, year and image of each item, as far as they are known."""
-    facts: dict[str, dict[str, Any]] = {item: {"title": title} for item, title in titles.items()}
-    for item, entry in catalogue.items():
-        known = {"categories": list(entry.categories), "year": entry.year, "image": entry.image}
-        if any(known.values()):
-            facts.setdefault(item, {}).update({name: value for name, value in known.items() if value})
-    return facts
-
-
-def fingerprint(path: Path) -> Fingerprint:
-    """A value that changes when the bundle at `path`, or a file of it, is replaced."""
-    real = os.path.realpath(path)
-    return (real, *(_file_facts(os.path.join(real, part)) for part in ("", PEOPLE, SERVER)))
-
-
-def _file_facts(folder: str) -> tuple[Any, ...] | None:
-    """Name, inode, size and modification time of every file of a folder."""
-    try:
-        with os.scandir(folder) as entries:
-            files = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
-    except OSError:
-        return None
-    return tuple(sorted((name, one.st_ino, one.st_size, one.st_mtime_ns) for name, one in files))
-
-
-class BundleWatcher:
-    """Holds the bundle that is served, and checks periodically whether there is a new one at its path.
-
-    A bundle that cannot be loaded is retried with exponential backoff until it loads or another one replaces it.
-
-    Args:
-        changed: called with True when a new bundle is served, with False when one cannot be loaded.
-        stale: called with True while the bundle at the path is not the one that is served.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        titles: Path | None,
-        seconds: float,
-        changed: Callable[[bool], None] = lambda _taken: None,
-        stale: Callable[[bool], None] = lambda _stale: None,
-    ) -> None:
-        self._path, self._titles, self._seconds, self._changed, self._stale = path, titles, seconds, changed, stale
-        # Taken before loading, so that a change meanwhile is noticed.
-        self._served = self._seen = self._tried = fingerprint(path)
-        self._tries, self._retry_at = 0, 0.0  # failed attempts, and the time of the next one
-        self._logged: set[str] = set()  # reasons already logged for the bundle that was tried last
-        self.fault: ReloadFailure | None = None
-        self.current = load_served(path, titles)
-
-    async def watch(self, executor: Executor) -> None:
-        """Serve every new bundle that loads; if one does not, report it and keep serving the old one."""
-        while True:
-            await asyncio.sleep(self._seconds)
-            try:
-                await self._look(executor)
-            except Exception as problem:  # keep watching, whatever went wrong
-                with suppress(Exception):
-                    self._refuse(problem)
-
-    async def _look(self, executor: Executor) -> None:
-        now, before = fingerprint(self._path), self._seen
-        self._seen = now
-        if now == self._served:
-            self._clear(now)
-        elif now != before:
-            return  # wait until a folder that is being written has not changed between two checks
-        elif now != self._tried or time.monotonic() >= self._retry_at:
-            if now != self._tried:
-                self._tried, self._tries, self._logged = now, 0, set()
-            new = await asyncio.get_running_loop().run_in_executor(executor, load_served, self._path, self._titles)
-            self._serve(new, now)
-
-    def _serve(self, new: ServedBundle, at: Fingerprint) -> None:
-        accounts, before = (len(one.recommender.dataset.accounts) for one in (new, self.current))
-        level = "warning" if before and not accounts else "info"  # a bundle without its server part has no accounts
-        facts = {"checksum": new.checksum, "before": self.current.checksum, "accounts": accounts}
-        self.current = new
-        self._clear(at)
-        log("bundle_taken", level, model=new.recommender.name, **facts)
-        freeze_garbage_collector()
-        self._changed(True)
-
-    def _clear(self, served: Fingerprint) -> None:
-        self._served = self._tried = served
-        if self.fault is not None:
-            self.fault = None
-            self._stale(False)
-
-    def _refuse(self, problem: Exception) -> None:
-        """Record the failure, log it once, and double the time until the next attempt."""
-        reason = str(problem) if isinstance(problem, LightGC2NError) else f"{type(problem).__name__}: {problem}"
-        self._tries += 1
-        self._retry_at = time.monotonic() + min(self._seconds * 2 ** min(self._tries, MOST_DOUBLINGS), LONGEST_PAUSE)
-        self.fault = ReloadFailure(reason, self.fault.since if self.fault else time.time(), self._tries)
-        self._stale(True)
-        if reason not in self._logged:
-            self._logged.add(reason)
-            self._changed(False)
-            log("bundle_refused", "error", reason=reason, serving=self.current.checksum)
-
-
-def freeze_garbage_collector() -> None:
-    """Call gc.freeze() so that collections skip long-lived objects; scanning a bundle takes 50 ms."""
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
+EVENTS = (1, 3, 10, 30, 100, 300, 1000, 3000)
 
 
 class Metrics:
@@ -224,6 +64,17 @@ class Metrics:
             "Connections closed to make room, or rejected.",
             ("reason",),
             registry=here,
+        )
+        self.events = Counter("lightgc2n_events", "Events sent.", ("outcome",), registry=here)
+        self.commits = Histogram(
+            "lightgc2n_commit_events", "Events stored in one transaction.", buckets=EVENTS, registry=here
+        )
+        self.erasures = Counter("lightgc2n_erasures", "Accounts and events erased.", ("kind",), registry=here)
+        self.store_down = Gauge(
+            "lightgc2n_store_down",
+            "1 while the store of events does not answer.",
+            registry=here,
+            multiprocess_mode="livemax",
         )
         self.dropped_lines = Counter(
             "lightgc2n_log_lines_dropped", "Log lines dropped because stderr was blocked.", registry=here
@@ -274,6 +125,17 @@ class Service:
         self.background = FairPool("background", 1, limits.max_requests, limits.max_requests)
         self.people = FairPool("people", limits.people_threads, limits.max_people, limits.max_people_per_client)
         self.batcher = Batcher(self._lists, limits.max_waiting, self.metrics.batches.observe)
+        self.recorder: EventRecorder | None = None
+        self.store: LiveStore | None = None
+        if settings.store is not None:
+            self.metrics.store_down.set(1)
+            self.store = LiveStore(
+                settings.store,
+                limits,
+                lambda: self.served,
+                lambda up: self.metrics.store_down.set(not up),
+                self.metrics.commits.observe,
+            )
 
     @property
     def served(self) -> ServedBundle:
@@ -302,7 +164,16 @@ class Service:
             gone.cancel()
 
     async def watch(self) -> None:
-        await self.watcher.watch(self._loading)
+        """Watch the bundle and the store while the service runs."""
+        watched = [self.watcher.watch(self._loading)]
+        if self.store is not None:
+            watched.append(self.store.watch())
+        await asyncio.gather(*watched)
+
+    async def histories(self, served: ServedBundle, accounts: Collection[str | None]) -> dict[str, Live | RefusedError]:
+        """The current history of each account, or the error for it; nothing without a store."""
+        named = dict.fromkeys(account for account in accounts if account is not None)
+        return await self.store.histories(served, named) if self.store is not None and named else {}
 
     async def lists(self, served: ServedBundle, queries: Sequence[PreparedQuery]) -> list[Recommendations]:
         """A list for each query, batched with those of concurrent requests."""
@@ -317,6 +188,8 @@ class Service:
         self.background.close()
         for executor in (self._lists, self._loading):
             executor.shutdown(wait=False, cancel_futures=True)
+        if self.store is not None:
+            self.store.close()
 
     def _bundle_changed(self, taken: bool) -> None:
         self.metrics.reloads.labels("taken" if taken else "refused").inc()

@@ -28,6 +28,10 @@ class Limits:
     max_values: int = setting(200_000, at_least=1, help="Values of a body: events, times, items and names of fields.")
     max_named: int = setting(100_000, at_least=1, help="Items that `allow` or `deny` may name.")
     max_listed: int = setting(100_000, at_least=1, help="Items of all lists of one request.")
+    max_waiting_events: int = setting(
+        20_000, at_least=1, help="Events that may wait to be stored; one client may have half of them waiting."
+    )
+    max_cached_events: int = setting(2_000_000, at_least=0, help="Events of histories that are kept in memory.")
     max_requests: int = setting(256, at_least=1, help="Requests that a worker computes at once.")
     max_waiting: int = setting(4096, at_least=1, help="Lists that may wait in a worker.")
     max_memory: int = setting(
@@ -57,6 +61,7 @@ class ServiceSettings:
     workers: int = 1
     key_digests: tuple[bytes, ...] = ()  # SHA-256 of the valid API keys; none: no key is needed
     listen_without_key: bool = False
+    store: str | None = None  # a path for SQLite, or the address of a PostgreSQL database
     report: Path | None = None
     titles: Path | None = None
     log_ids: bool = False

@@ -87,8 +87,9 @@ def work(
         parent: the process id of the supervisor; the worker ends when it dies.
         all_end: returns whether all workers shut down, not only this one.
     """
+    from lightgc2n.serving.served_bundle import freeze_garbage_collector
     from lightgc2n.serving.server import Server
-    from lightgc2n.serving.service import Service, freeze_garbage_collector
+    from lightgc2n.serving.service import Service
 
     sys.setswitchinterval(SWITCH_SECONDS)
     service = Service(settings, os.environ.get(SHARED))

@@ -10,80 +10,38 @@ serialised and two batches cannot deadlock.
 
 import hashlib
 import hmac
-from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lightgc2n.errors import DataError
+from lightgc2n.errors import DataError, SettingError
 from lightgc2n.store.databases import (
     Database,
     NewSqliteFile,
     PostgresDatabase,
     Session,
     SqliteDatabase,
+    StoreReplacedError,
     is_postgres,
 )
+from lightgc2n.store.events import LATEST, AccountHistory, Earlier, NewEvent, Outcome, StoredEvent, StoreFacts, fault_of
 from lightgc2n.store.schema import FILLED_FROM, KEY, SCHEMA, create_tables, update_tables, value_of
 
-LONGEST_ID = 512
-EARLIEST, LATEST = -(2**62), 2**62  # microseconds since 1970
-
-
-@dataclass(frozen=True, slots=True)
-class NewEvent:
-    """An event that is to be stored. Times are microseconds since 1970."""
-
-    account: str
-    item: str
-    time: int
-    id: str | None = None
-    domain: str | None = None
-    session: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
-    """An event of the store; `number` is its place in the order of arrival."""
-
-    number: int
-    item: str
-    time: int
-    id: str | None
-    domain: str | None
-    session: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class AccountHistory:
-    """The newest events of an account, oldest first, and the version of the account that they belong to."""
-
-    version: int
-    items: tuple[str, ...]
-    times: tuple[int, ...]
-
-
-class Outcome(Enum):
-    """What became of an event that was sent."""
-
-    STORED = "stored"
-    DUPLICATE = "duplicate"  # the account has an event with this id
-    ERASED = "erased"  # the account, or the event with this id, was erased
-
-
-@dataclass(frozen=True, slots=True)
-class StoreFacts:
-    """The content of a store, counted."""
-
-    schema: int
-    accounts: int
-    items: int
-    events: int
-    erased: int
-    oldest: int | None
-    newest: int | None
-    filled_from: str | None
+__all__ = [
+    "AccountHistory",
+    "EventStore",
+    "NewEvent",
+    "Outcome",
+    "StoreFacts",
+    "StoredEvent",
+    "create_store",
+    "open_store",
+]
+MOST_EVENTS = 5000  # of one append: their values are the variables of one statement
+MOST_ITEM_IDS = 1_000_000  # that are kept in memory
+ANY_EVENT = ""  # stands for any event of an account among the erased
+NO_VERSIONS: Mapping[str, int] = {}
 
 
 class EventStore:
@@ -100,17 +58,60 @@ class EventStore:
             self.filled_from = value_of(session, FILLED_FROM)
         self._item_ids: dict[int, str] = {}  # a row of `items` never changes, and its number is not used again
 
-    def append(self, events: Sequence[NewEvent]) -> list[Outcome]:
-        """Store events in one transaction and return what became of each; durable when this returns."""
+    def append(self, events: Sequence[NewEvent], earlier: Earlier | None = None) -> list[Outcome]:
+        """Store events in one transaction and return what became of each; durable when this returns.
+
+        Args:
+            earlier: returns the events that an account has elsewhere, oldest first; they are stored before the first
+                event of an account that is new here.
+        """
+        for event in events:
+            if fault := fault_of(event):
+                raise DataError(f"event of account {event.account!r:.100}: {fault}.")
+        if len(events) > MOST_EVENTS:
+            raise SettingError(f"expected at most {MOST_EVENTS:,} events at once, found {len(events):,}. Split them.")
         if not events:
             return []
         with self.database.transaction() as session:
-            accounts = self._lock(session, sorted({one.account for one in events}))
+            accounts, new = self._lock(session, sorted({one.account for one in events}))
+            for account in new if earlier is not None else ():
+                for part in _parts(earlier(account) if earlier is not None else ()):
+                    self._insert(session, accounts, part)
             erased = self._erased_events(session, events)
             allowed = [one for one in events if one.account in accounts and (one.account, one.id) not in erased]
             fresh = iter(self._insert(session, accounts, allowed))
         kept = {id(one) for one in allowed}
         return [next(fresh) if id(one) in kept else Outcome.ERASED for one in events]
+
+    def read(
+        self, accounts: Sequence[str], newest: int, versions: Mapping[str, int] = NO_VERSIONS
+    ) -> dict[str, AccountHistory | None]:
+        """Return the newest events of accounts; None for an account that is not stored.
+
+        Args:
+            versions: of histories that the caller has; those that are current are left out of the result.
+        """
+        padding = [accounts[-1]] * (_power_of_two(len(accounts)) - len(accounts)) if accounts else []
+        padded = [*accounts, *padding]  # so that there are few different statements
+        sql = f"SELECT id, version FROM accounts WHERE id IN ({_marks(len(padded))})"
+        current = {str(account): int(version) for account, version in self.database.query(sql, padded)}
+        found: dict[str, AccountHistory | None] = {}
+        for account in accounts:
+            if account not in current:
+                found[account] = None
+            elif versions.get(account) != current[account]:
+                found[account] = self.history(account, newest) or AccountHistory(current[account], (), ())
+        return found
+
+    def counts(self, accounts: Sequence[str]) -> dict[str, int]:
+        """Return the number of events of each of these accounts that is stored."""
+        if not accounts:
+            return {}
+        sql = (
+            f"SELECT a.id, (SELECT COUNT(*) FROM events e WHERE e.account = a.number) FROM accounts a "
+            f"WHERE a.id IN ({_marks(len(accounts))})"
+        )
+        return {str(account): int(count) for account, count in self.database.query(sql, accounts)}
 
     def version(self, account: str) -> int | None:
         """Return a number that grows with each write of the account; None for an account that is not stored."""
@@ -126,11 +127,10 @@ class EventStore:
         )
         if not rows:
             return None
-        rows.reverse()
+        version = int(rows[0][0])
         ids = self._ids_of({item for _, item, _ in rows})
-        return AccountHistory(
-            int(rows[0][0]), tuple(ids[item] for _, item, _ in rows), tuple(time for _, _, time in rows)
-        )
+        rows = [row for row in reversed(rows) if row[1] in ids]  # `compact` removes items whose events were erased
+        return AccountHistory(version, tuple(ids[item] for _, item, _ in rows), tuple(time for _, _, time in rows))
 
     def events(self, account: str, limit: int, before: tuple[int, int] | None = None) -> list[StoredEvent]:
         """Return a page of an account's events, newest first.
@@ -138,7 +138,7 @@ class EventStore:
         Args:
             before: time and number of the last event of the page before.
         """
-        time, number = before or (LATEST, 0)
+        time, number = before or (LATEST + 1, 0)
         with self.database.transaction(write=False) as session:
             rows = session.run(
                 "SELECT e.number, i.id, e.time, e.id, i.domain, e.session FROM events e "
@@ -152,7 +152,7 @@ class EventStore:
     def erase_account(self, account: str) -> int:
         """Erase an account with all its events and return how many there were. Its id cannot be stored again."""
         with self.database.transaction() as session:
-            numbers = self._lock(session, [account])
+            numbers, _ = self._lock(session, [account])
             self._remember(session, self._hash(account))
             count = session.changed("DELETE FROM events WHERE account = ?", (numbers.get(account, 0),))
             session.run("DELETE FROM accounts WHERE id = ?", (account,))
@@ -164,15 +164,48 @@ class EventStore:
         with self.database.transaction() as session:
             if not session.run("SELECT 1 FROM accounts WHERE id = ?", (account,)):
                 return False
-            owner = self._lock(session, [account]).get(account, 0)
+            owner = self._lock(session, [account])[0].get(account, 0)
             ids = session.run(f"SELECT id FROM events WHERE account = ? AND {column} = ?", (owner, value))
-            if id is not None or (ids and ids[0][0] is not None):
-                self._remember(session, self._hash(account, id if id is not None else ids[0][0]))
+            if not ids:
+                return False
+            self._remember(session, self._hash(account, ANY_EVENT))
+            if ids[0][0] is not None:
+                self._remember(session, self._hash(account, ids[0][0]))
             return session.changed(f"DELETE FROM events WHERE account = ? AND {column} = ?", (owner, value)) > 0
 
     def is_erased(self, account: str) -> bool:
         """Return whether the account was erased."""
-        return bool(self.database.query("SELECT 1 FROM erased WHERE hash = ?", (self._hash(account),)))
+        return bool(self.erased([account]))
+
+    def erased(self, accounts: Sequence[str]) -> set[str]:
+        """Return those of the accounts that were erased."""
+        hashes = {self._hash(account): account for account in accounts}
+        if not hashes:
+            return set()
+        sql = f"SELECT hash FROM erased WHERE hash IN ({_marks(len(hashes))})"
+        return {hashes[str(digest)] for (digest,) in self.database.query(sql, list(hashes))}
+
+    def tombstones(self) -> frozenset[str]:
+        """Return the hashes of all that was erased, for `remembers`."""
+        return frozenset(str(digest) for (digest,) in self.database.query("SELECT hash FROM erased"))
+
+    def erasures(self) -> int:
+        """Return a number that changes with every erasure."""
+        return int(self.database.query("SELECT COUNT(*) FROM erased")[0][0])
+
+    def ping(self) -> None:
+        """Raise an error unless the database answers and holds the same store as before."""
+        rows = self.database.query("SELECT value FROM meta WHERE name = ?", (KEY,))
+        if not rows or bytes.fromhex(str(rows[0][0])) != self._key:
+            raise StoreReplacedError(f"{self.database.name}: another store is there now.")
+
+    def hash_of(self, account: str) -> str:
+        """Return the keyed hash that stands for an account where its id must not be kept."""
+        return self._hash(account)
+
+    def hash_of_any_event(self, account: str) -> str:
+        """Return the keyed hash that is among the tombstones once an event of the account was erased."""
+        return self._hash(account, ANY_EVENT)
 
     def facts(self) -> StoreFacts:
         """Count what is in the store."""
@@ -196,25 +229,28 @@ class EventStore:
             gone = session.changed(
                 "DELETE FROM items WHERE NOT EXISTS (SELECT 1 FROM events WHERE events.item = items.number)"
             )
-        self._item_ids.clear()
+        self._item_ids = {}
         self.database.vacuum()
         return gone
 
     def close(self) -> None:
         self.database.close()
 
-    def _lock(self, session: Session, accounts: Sequence[str]) -> dict[str, int]:
-        """Lock the rows of accounts, which are sorted, and return their numbers. Erased accounts are left out."""
+    def _lock(self, session: Session, accounts: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+        """Lock the rows of accounts, which are sorted; return their numbers, and which were not stored before.
+
+        Erased accounts are left out.
+        """
         rows = session.run(
             f"INSERT INTO accounts (id, version) VALUES {_marks(len(accounts), '(?, 1)')} "
-            f"ON CONFLICT (id) DO UPDATE SET version = accounts.version + 1 RETURNING id, number",
+            f"ON CONFLICT (id) DO UPDATE SET version = accounts.version + 1 RETURNING id, number, version",
             accounts,
         )
-        numbers = {str(account): int(number) for account, number in rows}
+        numbers = {str(account): int(number) for account, number, _ in rows}
         erased = self._erased(session, [self._hash(account) for account in accounts])
         for account in [account for account in accounts if self._hash(account) in erased]:
             session.run("DELETE FROM accounts WHERE number = ?", (numbers.pop(account),))
-        return numbers
+        return numbers, [str(account) for account, _, version in rows if version == 1 and account in numbers]
 
     def _erased_events(self, session: Session, events: Sequence[NewEvent]) -> set[tuple[str, str | None]]:
         """Return account and id of the events that were erased before."""
@@ -252,15 +288,20 @@ class EventStore:
 
     def _ids_of(self, numbers: set[int]) -> dict[int, str]:
         """Return the item ids of row numbers, from memory where they are known."""
-        if missing := list(numbers - self._item_ids.keys()):
-            sql = f"SELECT number, id FROM items WHERE number IN ({_marks(len(missing))})"
-            self._item_ids.update(self.database.query(sql, missing))
-        return self._item_ids
+        known = self._item_ids
+        if missing := list(numbers - known.keys()):
+            if len(known) > MOST_ITEM_IDS:
+                known, missing = {}, list(numbers)
+                self._item_ids = known
+            for part in _parts(missing):
+                sql = f"SELECT number, id FROM items WHERE number IN ({_marks(len(part))})"
+                known.update(self.database.query(sql, part))
+        return known
 
     def _hash(self, account: str, event: str | None = None) -> str:
         """Return a keyed hash of an account, or of an event of it."""
         text = account if event is None else f"{account}\0{event}"
-        return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
     def _erased(self, session: Session, hashes: Sequence[str]) -> set[str]:
         """Return those of the hashes that belong to something erased."""
@@ -278,6 +319,17 @@ def _marks(count: int, row: str = "?") -> str:
     return ", ".join([row] * count)
 
 
+def _power_of_two(count: int) -> int:
+    """Return the next power of two."""
+    return 1 << max(count - 1, 0).bit_length()
+
+
+def _parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Yield rows in parts that fit into one statement."""
+    for start in range(0, len(rows), MOST_EVENTS):
+        yield rows[start : start + MOST_EVENTS]
+
+
 def _outcome(account: int, event: str | None, stored: set[tuple[int, str]]) -> Outcome:
     """Return what became of an event, and mark its id as used: the same id again in the batch is a duplicate."""
     if event is None:
@@ -292,18 +344,33 @@ def create_store(url: str) -> EventStore:
     """Create an empty store: a new SQLite file, or tables of our own in a PostgreSQL database."""
     if is_postgres(url):
         database = PostgresDatabase(url)
-        create_tables(database)
-        return EventStore(database)
+        with _closed_after_an_error(database):
+            create_tables(database)
+            return EventStore(database)
     file = NewSqliteFile(_path(url))
     create_tables(file)
     file.save()
     return open_store(url)
 
 
-def open_store(url: str) -> EventStore:
-    """Open an existing store and bring its schema up to date."""
-    database: Any = PostgresDatabase(url) if is_postgres(url) else SqliteDatabase(_path(url))
-    return EventStore(database)
+def open_store(url: str, seconds: float | None = None) -> EventStore:
+    """Open an existing store and bring its schema up to date.
+
+    Args:
+        seconds: the longest that PostgreSQL may take for a statement; None: any time, for work on the whole store.
+    """
+    database: Any = PostgresDatabase(url, seconds) if is_postgres(url) else SqliteDatabase(_path(url))
+    with _closed_after_an_error(database):
+        return EventStore(database)
+
+
+@contextmanager
+def _closed_after_an_error(database: Database) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        database.close()
+        raise
 
 
 def _path(url: str) -> Path:

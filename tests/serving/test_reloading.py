@@ -15,8 +15,8 @@ import pytest
 
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
 from lightgc2n.recommending.load_bundle import load_bundle
-from lightgc2n.serving import service as service_module
-from lightgc2n.serving.service import fingerprint, load_served
+from lightgc2n.serving import served_bundle
+from lightgc2n.serving.served_bundle import fingerprint, load_served
 from tests.export.town import bundle_of
 from tests.recommending.test_bundle import assert_same, lists_from
 from tests.serving.load import asking
@@ -198,7 +198,7 @@ class Failing:
     def __init__(self, *problems: Exception) -> None:
         self.problems, self.calls = [*problems], 0
 
-    def __call__(self, path: Path, titles: Path | None) -> service_module.ServedBundle:
+    def __call__(self, path: Path, titles: Path | None) -> served_bundle.ServedBundle:
         self.calls += 1
         if self.problems:
             raise self.problems.pop(0)
@@ -211,7 +211,7 @@ def test_a_passing_fault_is_tried_again(
     """Nothing about the folder changes between the tries; an error of any kind is one that may pass."""
     noted, client = Noted(capsys), service.client()
     loads = Failing(MemoryError("no room"), MemoryError("no room"), ZeroDivisionError("odd"), MemoryError("no room"))
-    monkeypatch.setattr(service_module, "load_served", loads)
+    monkeypatch.setattr(served_bundle, "load_served", loads)
     point(link, bundle_of("sasrec"))
     wait_for(lambda: client.get("/v1/model").json["model"] == "sasrec")
     reasons = [event["reason"] for event in noted.events("bundle_refused")]
@@ -224,8 +224,8 @@ def test_a_file_that_comes_late(
     service: Running, link: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The lists of checksums are there first, and so is everything that used to be looked at."""
-    monkeypatch.setattr(service_module, "LONGEST_PAUSE", 3600.0)
-    monkeypatch.setattr(service_module, "MOST_DOUBLINGS", 20)
+    monkeypatch.setattr(served_bundle, "LONGEST_PAUSE", 3600.0)
+    monkeypatch.setattr(served_bundle, "MOST_DOUBLINGS", 20)
     noted, client = Noted(capsys), service.client()
     late = Path(shutil.copytree(bundle_of("sasrec"), tmp_path / "late"))
     (late / "weights.safetensors").rename(tmp_path / "weights")
@@ -247,10 +247,10 @@ def test_the_way_back_to_what_is_served(service: Running, link: Path, tmp_path: 
 
 def test_tries_come_less_and_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(service_module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(served_bundle.time, "monotonic", lambda: now)
     link = tmp_path / "live"
     link.symlink_to(bundle_of("sasrec"))
-    shelf = service_module.BundleWatcher(link, None, 1.0)
+    shelf = served_bundle.BundleWatcher(link, None, 1.0)
     point(link, tmp_path)
     tried = []
 
@@ -268,7 +268,7 @@ def test_tries_come_less_and_less_often(tmp_path: Path, monkeypatch: pytest.Monk
                     tried.append(now)
 
     loads = Failing(*(OSError("away") for _ in range(400)))
-    monkeypatch.setattr(service_module, "load_served", loads)
+    monkeypatch.setattr(served_bundle, "load_served", loads)
     asyncio.run(look())
     pauses = [later - earlier for earlier, later in pairwise(tried)]
     assert pauses == [2.0, 4.0, 8.0, 16.0, 32.0, *(60.0,) * (len(pauses) - 5)]

@@ -311,6 +311,12 @@ def test_the_document_tells_everything(client: Client) -> None:
     document = client.get("/openapi.json").json
     assert set(document["paths"]) == {
         *("/v1/recommend", "/v1/items/{item}/similar", "/v1/items", "/v1/accounts", "/v1/accounts/{account}/people"),
+        *(
+            "/v1/events",
+            "/v1/accounts/{account}/events",
+            "/v1/accounts/{account}/events/{event}",
+            "/v1/accounts/{account}",
+        ),
         *("/v1/people", "/v1/who", "/v1/population", "/v1/model", "/healthz", "/readyz", "/metrics"),
     }
     for path, operations in document["paths"].items():
@@ -320,7 +326,7 @@ def test_the_document_tells_everything(client: Client) -> None:
                 problem = operation["responses"][status]["content"]["application/json"]["schema"]
                 assert problem == {"$ref": "#/components/schemas/ProblemBody"}, path
     assert document["paths"]["/v1/recommend"]["post"]["requestBody"]["content"]["application/json"]["examples"]
-    for name in ("Ask", "ManyAsks", "Answer", "ProblemBody", "AskPeople", "AskWho"):
+    for name in ("Ask", "ManyAsks", "Answer", "ProblemBody", "AskPeople", "AskWho", "Event", "ManyEvents"):
         schema, model = document["components"]["schemas"][name], getattr(schemas, name)
         for example in schema["examples"]:
             model.model_validate(example)

@@ -1,0 +1,29 @@
+"""Where a recorder of live quality joins in: it receives each stored event with the history before it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from lightgc2n.recommending.histories import History
+from lightgc2n.serving.served_bundle import ServedBundle
+from lightgc2n.store.events import NewEvent
+
+
+class RecordedEvent(NamedTuple):
+    """An event that was stored, and the history that its account had before."""
+
+    event: NewEvent
+    before: History
+
+
+class EventRecorder(Protocol):
+    """Attached as `service.recorder`. Both methods run in the event loop and must return at once: queue the work."""
+
+    def select(self, events: Sequence[NewEvent]) -> Sequence[int]:
+        """Return the places of those events whose history is needed; none under load."""
+
+    def record(self, served: ServedBundle, events: Sequence[RecordedEvent]) -> None:
+        """Receive those of the selected events that were stored; not called for duplicates and refused ones.
+
+        Args:
+            served: the bundle whose item numbers the histories have.
+        """

@@ -1,0 +1,5 @@
+"""The fixtures of the tests in this folder."""
+
+from tests.store.fixtures import postgres, url
+
+__all__ = ["postgres", "url"]
