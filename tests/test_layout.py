@@ -133,11 +133,12 @@ def test_bundles_need_no_torch(path: Path) -> None:
 
 
 WEB = {"fastapi", "starlette", "pydantic", "pydantic_core", "uvicorn", "h11", "prometheus_client"}
+STORE = {"psycopg", "psycopg_pool"}  # imported where a store is in PostgreSQL
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "serving").glob("*.py")), ids=lambda path: path.name)
 def test_what_serves_needs_no_torch(path: Path) -> None:
-    assert outside(path) <= {"numpy", "safetensors", "onnxruntime", "rich"} | WEB
+    assert outside(path) <= {"numpy", "safetensors", "onnxruntime", "rich"} | WEB | STORE
     assert not {name.split(".")[0] for name in imported(path)} & {"training", "experiments", "export", "models"}
 
 

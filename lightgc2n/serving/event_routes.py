@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from lightgc2n.errors import SettingError
 from lightgc2n.recommending.histories import History, read_times
 from lightgc2n.serving.errors import RefusedError, unknown
+from lightgc2n.serving.event_schemas import Erased, Event, EventBody, EventsPage, EventsStored, ManyEvents
 from lightgc2n.serving.live_histories import Live
 from lightgc2n.serving.live_store import LiveStore
 from lightgc2n.serving.recorder import RecordedEvent
 from lightgc2n.serving.routes import json_response, named
-from lightgc2n.serving.schemas import Erased, Event, EventBody, EventsPage, EventsStored, ManyEvents
 from lightgc2n.serving.served_bundle import ServedBundle
 from lightgc2n.serving.service import Service
 from lightgc2n.store.events import NewEvent, Outcome, StoredEvent, fault_of

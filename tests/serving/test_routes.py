@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.recommending.results import Recommendations
-from lightgc2n.serving import schemas
+from lightgc2n.serving import event_schemas, schemas
 from tests.serving.running import Client, Reply, Running, running, seeing_two
 
 
@@ -327,6 +327,7 @@ def test_the_document_tells_everything(client: Client) -> None:
                 assert problem == {"$ref": "#/components/schemas/ProblemBody"}, path
     assert document["paths"]["/v1/recommend"]["post"]["requestBody"]["content"]["application/json"]["examples"]
     for name in ("Ask", "ManyAsks", "Answer", "ProblemBody", "AskPeople", "AskWho", "Event", "ManyEvents"):
-        schema, model = document["components"]["schemas"][name], getattr(schemas, name)
+        schema = document["components"]["schemas"][name]
+        model = getattr(schemas, name, None) or getattr(event_schemas, name)
         for example in schema["examples"]:
             model.model_validate(example)

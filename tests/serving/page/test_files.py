@@ -3,7 +3,7 @@
 import re
 
 from lightgc2n.paper.palette import COLOURS, SERIES
-from lightgc2n.serving.app import PAGE
+from lightgc2n.serving.static_files import PAGE
 from tests.paper.test_palette import contrast
 
 FORBIDDEN = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|https?://"
