@@ -11,7 +11,7 @@ from lightgc2n import __version__
 from lightgc2n.devices import DEVICES
 
 MODULE_OF_PACKAGE = {"prometheus-client": "prometheus_client"}
-EXTRAS = ("core", "train", "serve", "store", "report", "tune", "export")
+EXTRAS = ("core", "train", "serve", "store", "report", "tune", "export", "cluster")
 
 
 def diagnose() -> dict[str, Any]:

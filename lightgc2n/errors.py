@@ -25,7 +25,7 @@ DATA, HISTORY = option("--data", "data="), option("--history", "history=")
 
 # Packages of the optional extras, which are imported where they are used.
 EXTRA_OF_PACKAGE = (
-    {"matplotlib": "report", "onnx": "export", "psycopg": "store", "psycopg_pool": "store"}
+    {"matplotlib": "report", "onnx": "export", "psycopg": "store", "psycopg_pool": "store", "ray": "cluster"}
     | dict.fromkeys(("torch", "jaxtyping", "polars", "zstandard", "narwhals"), "train")
     | dict.fromkeys(("onnxruntime", "fastapi", "uvicorn", "prometheus_client"), "serve")
 )
@@ -78,6 +78,12 @@ class TrainingError(LightGC2NError):
 
     exit_code = 1
     status = 500
+
+
+class ClusterError(LightGC2NError):
+    """A Ray cluster cannot be reached, or cannot do the work."""
+
+    status = 503
 
 
 PATH_ERRORS = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP)

@@ -27,6 +27,7 @@ ORDER = (
     ("export",),
     ("experiments",),
     ("paper",),
+    ("cluster",),
     ("store",),
     ("serving",),
     ("diagnosis",),
@@ -70,17 +71,24 @@ def test_imports_only_look_up(path: Path) -> None:
             assert LEVEL[part] <= LEVEL[top(path)], f"{path.name} imports {name}, which stands below it"
 
 
+def packages(path: Path) -> set[str]:
+    """The packages that a file itself imports."""
+    needed = set()
+    for node in imports(path):
+        if isinstance(node, ast.Import):
+            needed |= {alias.name.partition(".")[0] for alias in node.names}
+        else:
+            needed.add((node.module or "").partition(".")[0])
+    return needed
+
+
 def outside(path: Path) -> set[str]:
     """The packages from outside that a file needs, and all files of the project that it imports need."""
     needed, seen, waiting = set(), set(), [path]
     while waiting:
         path = waiting.pop()
         seen.add(path)
-        for node in imports(path):
-            if isinstance(node, ast.Import):
-                needed |= {alias.name.partition(".")[0] for alias in node.names}
-            else:
-                needed.add((node.module or "").partition(".")[0])
+        needed |= packages(path)
         for name in imported(path):
             module = PACKAGE / Path(*name.split("."))
             files = (module.with_suffix(".py"), module.parent.with_suffix(".py"), module / "__init__.py")
@@ -140,6 +148,11 @@ STORE = {"psycopg", "psycopg_pool"}  # imported where a store is in PostgreSQL
 def test_what_serves_needs_no_torch(path: Path) -> None:
     assert outside(path) <= {"numpy", "safetensors", "onnxruntime", "rich"} | WEB | STORE
     assert not {name.split(".")[0] for name in imported(path)} & {"training", "experiments", "export", "models"}
+
+
+def test_only_cluster_imports_ray() -> None:
+    users = {top(path) for path in FILES if "ray" in packages(path)}
+    assert users == {"cluster"}
 
 
 def test_models_never_import_member_labels() -> None:

@@ -3,12 +3,15 @@
 import typer
 from rich.table import Table
 
-from lightgc2n.cli.options import Json
+from lightgc2n.cli.options import ClusterAddress, Json
 from lightgc2n.cli.printing import print_json, print_table
 
 
-def doctor(json: Json = False) -> None:
-    """Show which packages are installed, whether they work, and which devices are available."""
+def doctor(cluster: ClusterAddress = None, json: Json = False) -> None:
+    """Show which packages are installed, whether they work, and which devices are available; or those of a cluster."""
+    if cluster is not None:
+        _show_cluster(cluster, json)
+        return
     from lightgc2n.diagnosis import diagnose
 
     diagnosis = diagnose()
@@ -29,3 +32,23 @@ def doctor(json: Json = False) -> None:
         typer.echo(f"device {device['name']}: {device['what']}: {'works' if device['works'] else device['problem']}")
     for advice in diagnosis["advice"]:
         typer.echo(advice)
+
+
+def _show_cluster(address: str, json: bool) -> None:
+    """Show the nodes of a cluster, and where their versions differ from this machine's."""
+    from lightgc2n.cluster.connect import connect, describe
+
+    with connect(address, check=False) as cluster:
+        facts = describe(cluster)
+    if json:
+        print_json(facts)
+        return
+    table = Table(title=f"cluster {address}", title_justify="left")
+    for heading in ("node", "CPUs", "GPUs", "versions"):
+        table.add_column(heading, justify="right" if heading.endswith("s") and len(heading) < 5 else "left")
+    for node in facts["nodes"]:
+        versions = "this machine" if node["home"] else node["problem"] or "the same"
+        table.add_row(node["node"], f"{node['cpus']:g}", f"{node['gpus']:g}", versions)
+    print_table(table)
+    here = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
+    typer.echo(f"this machine has {here}; tokens are {'required' if facts['token'] else 'not required'}")

@@ -26,6 +26,13 @@ History = Annotated[
         help="Item ids, oldest first: a new account's, or instead of --account's own. Quote an id that has a comma.",
     ),
 ]
+ClusterAddress = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="HOST:PORT", help="Use this Ray cluster (an extra): see docs/cluster.md."),
+]
+Threads = Annotated[
+    int | None, typer.Option("--threads", metavar="N", min=1, help="With --cluster: CPUs of each task (default 1).")
+]
 Times = Annotated[
     str | None,
     typer.Option("--times", metavar="TIME,...", help="Times of the events of --history (ISO), to find people in it."),

@@ -1,0 +1,67 @@
+"""Connecting to a cluster, as far as no cluster is needed."""
+
+import subprocess
+import sys
+
+import pytest
+
+from lightgc2n.cluster.connect import FIT, HUNG, Limits, differing, versions_here
+from lightgc2n.errors import ClusterError, SettingError
+
+WITHOUT_RAY = "import sys; sys.modules['ray'] = None; from lightgc2n.cli.main import main; main()"
+
+
+def without_ray(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", WITHOUT_RAY, *words], capture_output=True, text=True, check=False)
+
+
+def test_without_ray_the_extra_is_named() -> None:
+    done = without_ray("doctor", "--cluster", "127.0.0.1:6379")
+    assert done.returncode == 2
+    assert done.stderr == "error: ray is not installed. Install it with: pip install 'lightgc2n[cluster]'\n"
+    assert done.stdout == ""
+
+
+def test_without_the_option_ray_is_not_imported() -> None:
+    assert without_ray("models").returncode == 0
+
+
+@pytest.mark.parametrize("address", ["auto", "6379", "host:", "host:0", "ray://host:10001", "host:70000"])
+def test_an_address_is_host_and_port(address: str) -> None:
+    pytest.importorskip("ray")
+    from lightgc2n.cluster.connect import connect
+
+    with pytest.raises(SettingError, match="expected HOST:PORT"), connect(address):
+        pass
+
+
+def test_a_cluster_that_others_can_reach_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    from lightgc2n.cluster.connect import connect
+
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    with pytest.raises(ClusterError, match="must require a token"), connect("192.0.2.7:6379"):
+        pass
+
+
+def test_an_address_where_nothing_listens_is_reported_at_once() -> None:
+    pytest.importorskip("ray")
+    from lightgc2n.cluster.connect import connect
+
+    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1: no cluster answers"), connect("127.0.0.1:1"):
+        pass
+
+
+def test_limits_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HUNG, "7.5")
+    assert Limits.from_environment() == Limits(hung=7.5, fit=10.0)
+    for wrong in ("0", "-1", "soon", "inf", "nan"):
+        monkeypatch.setenv(FIT, wrong)
+        with pytest.raises(SettingError, match=FIT):
+            Limits.from_environment()
+
+
+def test_versions_that_differ_are_named() -> None:
+    here = versions_here()
+    assert differing({"versions": here, "token": False}) == ""
+    assert differing({"versions": here | {"torch": "1.0"}, "token": False}) == f"torch 1.0, here {here['torch']}"
