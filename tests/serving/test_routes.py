@@ -246,7 +246,7 @@ def test_the_report_may_run_nothing(client: Client) -> None:
 
 
 def test_the_page_is_served_by_names_of_a_list(client: Client) -> None:
-    from lightgc2n.serving.app import PAGE, page_files
+    from lightgc2n.serving.static_files import PAGE, page_files
 
     for name, path in page_files().items():
         reply = client.get(f"/page/{name}")
@@ -262,7 +262,7 @@ def test_the_page_is_served_by_names_of_a_list(client: Client) -> None:
 
 
 def test_files_that_a_page_may_have(tmp_path: Path) -> None:
-    from lightgc2n.serving.app import page_files
+    from lightgc2n.serving.static_files import page_files
 
     (tmp_path / "device").mkdir()
     for name in ("index.html", "app.js", "device/bundle.js", "notes.py", "secret.key"):
