@@ -65,7 +65,7 @@ class Workers:
     def share_json(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Return the facts of worker 0, as JSON values."""
         text = torch.frombuffer(bytearray(json.dumps(facts if self.number == 0 else {}).encode()), dtype=torch.uint8)
-        length = int(self.largest(len(text)))
+        length = int(self.largest(float(len(text))))
         text = text if self.number == 0 else torch.empty(length, dtype=torch.uint8)
         self.copy_from_first([text])
         return dict(json.loads(bytes(text.numpy())))

@@ -10,21 +10,16 @@ worker's part instead of those of the whole batch where they are its negatives, 
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-import torch.distributed as distributed
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from lightgc2n import zoo
 from lightgc2n.data.account_parts import AccountPart, part_of_split, with_own_events
 from lightgc2n.data.splits import Split, SplitConfig
-from lightgc2n.devices import device_of
 from lightgc2n.errors import DataError, LightGC2NError, SettingError, TrainingError
 from lightgc2n.layers.workers import LostWorkerError, Workers
 from lightgc2n.models.contract import Model
@@ -38,6 +33,7 @@ from lightgc2n.training.checkpoints import (
     epochs_of,
 )
 from lightgc2n.training.loop import TrainingConfig, train
+from lightgc2n.training.process_group import find_meeting, joined, open_meeting
 from lightgc2n.training.run import OpenData, finish_run, new_model, open_data
 from lightgc2n.training.runs import FROM, RunPlan, load_run, read_run, sole_trainer, start_run, write_run
 from lightgc2n.training.worker_steps import ManyProcesses, PartOfAccounts, PartOfRows
@@ -136,24 +132,9 @@ def _member(job: Job, workers: Workers) -> tuple[ManyProcesses, Model, Split]:
     return PartOfAccounts(workers, job.data), model, split
 
 
-@contextmanager
-def joined(number: int, count: int, store: TCPStore, device: str, seconds: float) -> Iterator[Workers]:
-    """Join the process group of a run."""
-    backend = "cpu:gloo,cuda:nccl" if device_of(device).is_gpu else "gloo"
-    limit = timedelta(seconds=seconds)
-    try:
-        distributed.init_process_group(backend, store=store, rank=number, world_size=count, timeout=limit)
-    except RuntimeError as problem:
-        raise LostWorkerError(f"worker {number}: the other workers did not join: {problem}") from None
-    try:
-        yield Workers(number, count)
-    finally:
-        distributed.destroy_process_group()
-
-
 def join_run(job: Job, host: str, port: int, device: str = "cpu", seconds: float = SECONDS_TO_ANSWER) -> None:
     """Train as a worker other than the first, which is at this address."""
-    store = TCPStore(host, port, job.count, is_master=False, timeout=timedelta(seconds=seconds))
+    store = find_meeting(host, port, job.count, seconds)
     with sent_to(SILENT), joined(job.number, job.count, store, device, seconds) as workers:
         work(job, workers, Path(), device)
 
@@ -167,6 +148,7 @@ def train_with(
     seconds: float = math.inf,
     stop_after: float = math.inf,
     data: OpenData | None = None,
+    host: str = "127.0.0.1",
     seconds_to_answer: float = SECONDS_TO_ANSWER,
 ) -> Progress:
     """Train the planned model in `folder` with `count` workers, of which this process is the first; or resume it.
@@ -176,6 +158,7 @@ def train_with(
     Args:
         start: starts the other workers.
         seconds: time budget; the run pauses at the end of the epoch that exceeds it, and can resume.
+        host: the address of this machine that the other workers connect to.
     """
     until = time.monotonic() + seconds
     dataset, split = data or open_data(plan)
@@ -190,7 +173,7 @@ def train_with(
         while True:
             try:
                 left = until - time.monotonic()
-                progress = _attempt(start, own, others, folder, device, left, stop_after, seconds_to_answer)
+                progress = _attempt(start, own, others, folder, device, left, stop_after, host, seconds_to_answer)
                 break
             except LostWorkerError as problem:
                 lost_at.append(epochs_of(folder))
@@ -211,11 +194,11 @@ def _attempt(
     device: str,
     seconds: float,
     stop_after: float,
+    host: str,
     seconds_to_answer: float,
 ) -> Progress:
     """Train until the run ends or pauses, or a worker is lost."""
-    limit = timedelta(seconds=seconds_to_answer)
-    store = TCPStore("0.0.0.0", 0, own.count, is_master=True, wait_for_workers=False, timeout=limit)
+    store = open_meeting(host, own.count, seconds_to_answer)
     started = start(others, store.port)
     try:
         with joined(0, own.count, store, device, seconds_to_answer) as workers:

@@ -107,7 +107,7 @@ class ManyProcesses(OneProcess):
         """The caller of worker 0 reads them from the run."""
 
     def largest(self, value: float) -> float:
-        return self.workers.largest(value)
+        return self.workers.largest(float(value))
 
 
 class PartOfAccounts(ManyProcesses):

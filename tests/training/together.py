@@ -2,7 +2,6 @@
 
 import multiprocessing
 from collections.abc import Callable
-from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -11,9 +10,10 @@ from torch.distributed import TCPStore
 
 from lightgc2n.errors import LightGC2NError
 from lightgc2n.layers.workers import Workers
-from lightgc2n.training.distributed import Job, join_run, joined
+from lightgc2n.training.distributed import Job, join_run
+from lightgc2n.training.process_group import find_meeting, joined, open_meeting
 
-SECONDS = 60.0
+HERE, SECONDS = "127.0.0.1", 60.0
 Work = Callable[..., Any]
 
 
@@ -34,7 +34,7 @@ class Together:
     def run(self, work: Work, *arguments: Any) -> list[Any]:
         """What `work(workers, *arguments)` returns in each process."""
         torch.set_num_threads(1)
-        store = TCPStore("127.0.0.1", 0, self.count, is_master=True, wait_for_workers=False)
+        store = open_meeting(HERE, self.count, SECONDS)
         for number, (_, pipe) in enumerate(self.others, start=1):
             pipe.send((_in_group, (store.port, number, self.count, work, *arguments)))
         results = [_as_member(store, 0, self.count, work, *arguments)]
@@ -48,7 +48,7 @@ class Together:
         """Start the other workers of a run, as `train_with` wants them started."""
         self.others = [(process, pipe) if process.is_alive() else self._start() for process, pipe in self.others]
         for job, (_, pipe) in zip(jobs, self.others, strict=True):
-            pipe.send((join_run, (job, "127.0.0.1", port, "cpu", SECONDS)))
+            pipe.send((join_run, (job, HERE, port, "cpu", SECONDS)))
         return Started([pipe for _, pipe in self.others])
 
     def close(self) -> None:
@@ -93,9 +93,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def _in_group(port: int, number: int, count: int, work: Work, *arguments: Any) -> Any:
-    limit = timedelta(seconds=SECONDS)
-    store = TCPStore("127.0.0.1", port, count, is_master=False, timeout=limit)
-    return _as_member(store, number, count, work, *arguments)
+    return _as_member(find_meeting(HERE, port, count, SECONDS), number, count, work, *arguments)
 
 
 def _as_member(store: TCPStore, number: int, count: int, work: Work, *arguments: Any) -> Any:
