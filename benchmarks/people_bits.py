@@ -17,13 +17,13 @@ from lightgc2n.data.dataset import Dataset, load_dataset
 from lightgc2n.data.members import Members, load_members
 from lightgc2n.data.splits import SplitConfig, ranges, split_dataset
 from lightgc2n.experiments.identify import known_people
-from lightgc2n.export.account_tables import in_nibbles
+from lightgc2n.export.write_bundle import in_nibbles
 from lightgc2n.metrics.cluster_agreement import measure_people
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Logs
-from lightgc2n.recommending.histories import whole_logs
 from lightgc2n.recommending.load_bundle import of_nibbles
 from lightgc2n.recommending.people_report import by_weight
+from lightgc2n.recommending.queries import whole_logs
 
 MEASURES = ("ARI", "accuracy", "exact count")
 

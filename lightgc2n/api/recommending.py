@@ -10,7 +10,7 @@ from lightgc2n.api.calls import api_call
 
 if TYPE_CHECKING:
     from lightgc2n.api.results import AccountPeople, Ownership, Presenter, Recommendations
-    from lightgc2n.recommending.histories import Times
+    from lightgc2n.recommending.queries import Times
     from lightgc2n.recommending.recommender import Recommender
     from lightgc2n.recommending.results import Watching
 

@@ -136,7 +136,7 @@ def _show_who(found: "Watching", titles: dict[str, str], as_json: bool) -> None:
 def _summarise(run: Path, data: Path | None, out: Path | None, force: bool, json: bool) -> None:
     """Count the people of all accounts; show the summary, and write one row for each account to `out`."""
     from lightgc2n.recommending.loading import load
-    from lightgc2n.recommending.population import UNCERTAIN, Example, population_of, summary_of, write_counts
+    from lightgc2n.recommending.people_report import UNCERTAIN, Example, population_of, summary_of, write_counts
     from lightgc2n.recommending.write_recommendations import refuse_output
 
     if out is not None:
@@ -144,7 +144,7 @@ def _summarise(run: Path, data: Path | None, out: Path | None, force: bool, json
     rows: list[Example] = []
     recommender = load(run, data)
     _ = recommender.finder  # learn it, if need be, before accounts are counted
-    found = population_of(recommender, None, rows.append)
+    found = population_of(recommender.dataset, recommender.people_of_all, None, rows.append)
     if out is not None:
         write_counts(out, rows, force)
         typer.echo(f"written to {out}", err=json)

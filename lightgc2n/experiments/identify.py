@@ -27,7 +27,7 @@ from lightgc2n.people.reference_methods import REFERENCE_METHODS, CountEstimate,
 from lightgc2n.people.session_features import item_vectors
 from lightgc2n.people.sessions import HOUR, Logs, has_hours, usual_gap
 from lightgc2n.progress import say
-from lightgc2n.recommending.histories import whole_logs
+from lightgc2n.recommending.queries import whole_logs
 
 METHODS: dict[str, Method] = {
     **REFERENCE_METHODS,

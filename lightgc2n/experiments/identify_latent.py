@@ -16,7 +16,7 @@ from lightgc2n.models.contract import Model
 from lightgc2n.models.lightgc2n.subspaces import SubspaceAlignment, subspace_affinity
 from lightgc2n.people.reference_methods import Method, Random
 from lightgc2n.people.sessions import Logs
-from lightgc2n.recommending.scorer import refuse_diverged
+from lightgc2n.recommending.queries import refuse_diverged
 from lightgc2n.training.runs import load_run, plan_of, refuse_other_data
 
 ROWS_PER_BATCH = 256

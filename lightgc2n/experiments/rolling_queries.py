@@ -12,7 +12,7 @@ from lightgc2n.data.splits import Split, Training
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Floats, session_numbers
 from lightgc2n.people.who_acts_now import Followed, events_of, follow
-from lightgc2n.recommending.histories import whole_logs
+from lightgc2n.recommending.queries import whole_logs
 
 UNLIKELY = 0.02  # people who are less likely to act are left out
 SESSIONS, FADING = 8, 0.75  # number of newest sessions, and the factor by which each earlier one counts less

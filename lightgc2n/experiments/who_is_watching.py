@@ -32,8 +32,8 @@ from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.people.sessions import Floats, Matrix, session_numbers, unit_means
 from lightgc2n.people.who_is_watching import CONSTANTS, Past, WhoConstants, item_vectors_of, who_is_watching
 from lightgc2n.progress import step
-from lightgc2n.recommending.histories import whole_logs
 from lightgc2n.recommending.load_run import finder_for
+from lightgc2n.recommending.queries import whole_logs
 
 STEPS = 4  # before anything is begun, and after one, two and three events
 MOST = 10  # sessions asked of one account

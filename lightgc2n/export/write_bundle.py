@@ -1,4 +1,7 @@
-"""Exports a trained run to a bundle: weights, an ONNX graph, the server part, and the model card (README.md)."""
+"""Exports a trained run to a bundle: weights, an ONNX graph, the people finder, the server part, and the model card.
+
+Int8 bundles store the vectors of the finder with four bits a number, and days as float32, which is exact to minutes.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -16,12 +19,11 @@ from lightgc2n.baselines.neighbours import ItemKnn
 from lightgc2n.baselines.sasrec import SASRec
 from lightgc2n.baselines.simple import SimpleBaseline
 from lightgc2n.data.catalogue import Catalogue, CatalogueEntry, format_catalogue, read_titles
-from lightgc2n.data.dataset import stored_checksum, write_ids
+from lightgc2n.data.dataset import Ints, Longs, stored_checksum, write_ids
 from lightgc2n.data.splits import Split
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.export.account_tables import write_people, write_server
-from lightgc2n.export.beside import best_simple_baseline
-from lightgc2n.export.lightgc2n_graph import write_lightgc2n
+from lightgc2n.export.lightgc2n_graph import account_vectors, write_lightgc2n
+from lightgc2n.export.model_card import best_simple_baseline, model_card
 from lightgc2n.export.onnx_builder import HISTORY, INT64, OPSET, Array, Graph, ModelOutputs, Tables, add_outputs
 from lightgc2n.export.plus_graph import write_plus
 from lightgc2n.export.sasrec_graph import write_sasrec
@@ -33,29 +35,42 @@ from lightgc2n.metrics.ranks import ranks_in_domains
 from lightgc2n.models.contract import Model
 from lightgc2n.models.lightgc2n.lightgc2n import LightGC2N
 from lightgc2n.models.plus.plus import LightGC2NPlus
-from lightgc2n.people.finder import PeopleFinder
+from lightgc2n.people.finder import PeopleFinder, arrays_of, numbers_of
 from lightgc2n.progress import say
 from lightgc2n.recommending.bundle_files import (
+    ACCOUNT_TABLES,
+    ACCOUNTS,
     BUNDLE,
     CARD,
     CATALOGUE,
     CONFIG,
+    FINDER,
+    FINDER_FACTS,
     FORMAT,
     GRAPH,
+    HISTORIES,
     ITEMS,
+    PEOPLE,
     SCHEMA,
+    SERVER,
+    SERVER_FACTS,
     TITLES,
     WEIGHTS,
+    device_checksum,
     write_manifest,
 )
+from lightgc2n.recommending.bundle_files import VECTORS as ACCOUNT_VECTORS
 from lightgc2n.recommending.bundle_parts import POPULARITY
+from lightgc2n.recommending.load_bundle import DAYS, EVENTS, FOLD, NIBBLE_MIDDLE, TABLES, VECTORS, finder_constants
 from lightgc2n.recommending.load_run import TorchScorer, load_with_split
-from lightgc2n.recommending.population import population_of
+from lightgc2n.recommending.people_report import Population, population_of
+from lightgc2n.recommending.queries import Histories
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.training.runs import RunPlan, plan_of, versions
 from lightgc2n.zoo import ZOO
 
 CUTOFFS = (5, 20)
+STRANGERS = 1  # item tables that a history outside the training data needs: the first
 
 
 @dataclass(frozen=True)
@@ -123,7 +138,9 @@ def write_bundle(
         (new / CARD).write_text(model_card(config, sizes, with_accounts), encoding="utf-8")
         write_manifest(new, CONFIG, config)
         if with_accounts:
-            people = population_of(recommender) if finder is not None and options.histories else None
+            people = None
+            if finder is not None and options.histories:
+                people = population_of(recommender.dataset, recommender.people_of_all)
             write_server(new, recommender.source.histories, options.histories, model, finder, options.int8, people)
         _refuse_changed_data(plan, recommender)
     return config
@@ -259,109 +276,103 @@ def _smallest(counts: Array) -> Array:
     return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
 
 
-LIMITS = (
-    "A score orders one list. It is not a probability, and scores of two lists cannot be compared.",
-    "Items without training events come last in every list: the model cannot rank them.",
-    "Without a history the list has the most popular items and is marked as a fallback.",
-    "Metrics were measured on the log that the model was trained on; other audiences may differ.",
-    "Counts in the device part (popularity, transitions) are sums over all accounts, but include pairs of items that "
-    "only one account had in that order.",
-)
-BLEND_LIMITS = (
-    "Scores join what was learned with counts over all accounts: what follows what, which items are within ten events "
-    "of each other, and what was frequent lately. This includes pairs of items that only one account had that close. "
-    "No event after the data of the run is counted.",
-)
-LATENT_USER_LIMITS = ("Every account has the same number of latent users. They are part of the model, not people.",)
-INT8_LIMITS = (
-    "Item tables are quantized to int8 with a scale for each row, and the vectors of the people finder to 4 bits. The "
-    "metrics above were measured before quantization; items with close scores may change places, and so may counts "
-    "of people with close probabilities.",
-)
-PEOPLE_LIMITS = (
-    "The number of people behind a history is an estimate with a probability; who they are is unknown. The people "
-    "finder stores for each item a vector, its number of events, and the days of its first event and on average: for "
-    "an item of only one account these are the days of that account.",
-)
-ACCOUNT_LIMITS = (
-    "`server/` contains the histories of accounts. Protect it like the log itself, and do not send it to clients. "
-    "`lightgc2n forget ACCOUNT --bundle BUNDLE` removes an account.",
-)
-
-
-def model_card(config: Mapping[str, Any], sizes: Mapping[str, int], with_accounts: bool) -> str:
-    """The text of README.md.
-
-    Args:
-        sizes: of the files that are already there, in bytes.
-    """
-    limits = [
-        *LIMITS,
-        *(LATENT_USER_LIMITS if config["latent_users"] else ()),
-        *(INT8_LIMITS if config["int8"] else ()),
-    ]
-    limits += BLEND_LIMITS if config.get("blend") else ()
-    limits += PEOPLE_LIMITS if config["people"] else ()
-    limits += ACCOUNT_LIMITS if with_accounts else ()
-    parts = {
-        "Data": [*_listed(config["data"], ("name", "domain", "accounts", "events", "checksum")), _items(config)],
-        "Protocol": _listed(config["split"]),
-        "Metrics": _metrics(config["metrics"]),
-        "Settings": _listed(config["settings"]),
-        "Limits": [f"- {limit}" for limit in limits],
-        "Files": [f"- {name}: {size:,} bytes" for name, size in sizes.items()],
-        "Versions": _listed({"made by": config["made_by"], "schema": config["schema"], **config["versions"]}),
-    }
-    text = [f"# {config['model']} on {config['data']['name']}", "", _summary(config)]
-    for heading, lines in parts.items():
-        text += ["", f"## {heading}", "", *lines]
-    return "\n".join(text) + "\n"
-
-
-def _summary(config: Mapping[str, Any]) -> str:
-    kind = "bytes (int8)" if config["int8"] else "32-bit floats"
-    return (
-        f"A bundle of lightgc2n: it recommends the next items for a history. Weights are {kind}. "
-        f"Use it with `lightgc2n recommend`, `lightgc2n.load`, or any runtime for ONNX."
-    )
-
-
-def _items(config: Mapping[str, Any]) -> str:
-    names = ", ".join(f"{one['name']} ({one['stop'] - one['start']:,})" for one in config["data"]["domains"])
-    return f"- items: {config['items']:,}; by domain: {names}"
-
-
-def _listed(facts: Mapping[str, Any], names: tuple[str, ...] | None = None) -> list[str]:
-    values = {name: facts.get(name) for name in names or facts}
-    return [f"- {name}: {_shown(value)}" for name, value in values.items() if value not in (None, "")]
-
-
-def _shown(value: Any) -> str:
-    return f"{value:,}" if type(value) is int else str(value)
-
-
-def _metrics(metrics: Mapping[str, Any]) -> list[str]:
-    if not metrics:
-        return ["Not measured: the counts of this refreshed run include all events, so no test target was left."]
-    lines = [f"Of {metrics['targets']:,} test targets, ranked among all items of their domain, seen ones included:", ""]
-    baseline = metrics.get("baseline")
-    if baseline is None:
-        lines += ["| metric | % |", "|---|---|"]
-        lines += [f"| {name} | {100 * value:.2f} |" for name, value in metrics["values"].items()]
-        return [*lines, "", NO_BASELINE]
-    lines += [f"| metric | this model % | {baseline['name']} % |", "|---|---|---|"]
-    lines += [
-        f"| {name} | {100 * value:.2f} | {100 * baseline['values'][name]:.2f} |"
-        for name, value in metrics["values"].items()
-    ]
-    return [*lines, "", f"{baseline['name']} is the best simple baseline of the comparison that the run belongs to."]
-
-
-NO_BASELINE = "No simple baseline was measured beside it: export a run of `lightgc2n compare` to have one here."
-
 WRITERS: dict[type, Callable[..., ModelOutputs]] = {
     LightGC2N: write_lightgc2n,
     LightGC2NPlus: write_plus,
     SASRec: write_sasrec,
     **dict.fromkeys(SIMPLE_GRAPHS, write_simple),
 }
+
+
+def write_people(folder: Path, finder: PeopleFinder, int8: bool) -> None:
+    """Write the finder into a device part: what new histories need, and nothing of any account."""
+    (folder / PEOPLE).mkdir()
+    arrays = arrays_of(finder)
+    del arrays[FOLD]
+    tables = {name: arrays.pop(name)[:STRANGERS] for name in TABLES if name in arrays}
+    (folder / FINDER).write_bytes(save(_contiguous(arrays | _stored(tables, int8))))
+    (folder / FINDER_FACTS).write_text(
+        json.dumps(numbers_of(finder) | {"constants": finder_constants()}, indent=1) + "\n", encoding="utf-8"
+    )
+
+
+def write_account_tables(server: Path, finder: PeopleFinder, int8: bool) -> None:
+    """Write the item tables of the other folds, and the fold of each account, into a server part."""
+    arrays = arrays_of(finder)
+    tables = {name: arrays[name][STRANGERS:] for name in TABLES if name in arrays}
+    fold = arrays[FOLD].astype(np.uint8)
+    (server / ACCOUNT_TABLES).write_bytes(save(_contiguous(_stored(tables, int8) | {FOLD: fold})))
+
+
+def _stored(tables: dict[str, Array], int8: bool) -> dict[str, Array]:
+    """The tables in the types of the bundle: counts in the smallest type, and with int8 the rest quantized."""
+    events = tables[EVENTS]
+    stored = tables | {EVENTS: events.astype(np.min_scalar_type(int(events.max(initial=0))))}
+    if not int8:
+        return stored
+    days = {name: tables[name].astype(np.float32) for name in DAYS if name in tables}
+    return stored | days | {VECTORS: in_nibbles(tables[VECTORS])}
+
+
+def in_nibbles(vectors: Array) -> Array:
+    """Pack unit or zero vectors with four bits a number; a byte holds one number of each half.
+
+    The largest number of a vector becomes 7 steps. The step size is not stored, since the length is known.
+    """
+    largest = np.abs(vectors).max(axis=-1, keepdims=True)
+    steps = np.round(vectors / np.where(largest > 0, largest, 1) * (NIBBLE_MIDDLE - 1)) + NIBBLE_MIDDLE
+    first, second = np.split(steps.astype(np.uint8), 2, axis=-1)
+    return first | second << 4
+
+
+def _contiguous(arrays: dict[str, Array]) -> dict[str, Array]:
+    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+
+def write_server(
+    folder: Path,
+    histories: Histories,
+    with_histories: bool,
+    model: Model,
+    finder: PeopleFinder | None,
+    int8: bool,
+    population: Population | None = None,
+) -> None:
+    """Write the server part beside a finished device part."""
+    server, accounts = folder / SERVER, histories.dataset.accounts
+    server.mkdir()
+    (server / ACCOUNTS).write_bytes("".join(f"{one}\n" for one in accounts).encode("utf-8"))
+    if with_histories:
+        (server / HISTORIES).write_bytes(save(_histories(histories, model)))
+    if isinstance(model, LightGC2N):
+        (server / ACCOUNT_VECTORS).write_bytes(save({"account": account_vectors(model)}))
+    if finder is not None:
+        write_account_tables(server, finder, int8)
+    facts: dict[str, Any] = {"device": device_checksum(folder), "accounts": len(accounts)}
+    if population is not None:
+        facts["population"] = population.as_json()
+    write_manifest(server, SERVER_FACTS, facts)
+
+
+def _histories(histories: Histories, model: Model) -> dict[str, Array]:
+    """The events and times of each account, and its training items besides these."""
+    dataset, start, stop = histories.dataset, histories.start, histories.stop
+    lines = [np.asarray(dataset.events[first:last]) for first, last in zip(start, stop, strict=True)]
+    offsets, events = _concatenated(lines)
+    arrays: dict[str, Array] = {"offsets": offsets, "events": events}
+    if dataset.times is not None:
+        times = [np.asarray(dataset.times[first:last]) for first, last in zip(start, stop, strict=True)]
+        arrays["times"] = np.concatenate([*times, np.empty(0, dtype=np.int64)])
+    if isinstance(model, LightGC2N):
+        graph = model.graph
+        held = np.split(graph.held_items.cpu().numpy(), graph.held_offsets.cpu().numpy()[1:-1])
+        beyond = [np.setdiff1d(items, line) for items, line in zip(held, lines, strict=True)]
+        if any(map(len, beyond)):
+            arrays["held_offsets"], arrays["held_items"] = _concatenated(beyond)
+    return arrays
+
+
+def _concatenated(lines: list[Array]) -> tuple[Longs, Ints]:
+    """Offsets and the concatenation of all lines."""
+    offsets = np.concatenate([[0], np.cumsum([len(line) for line in lines])]).astype(np.int64)
+    return offsets, np.concatenate([*lines, np.empty(0, dtype=np.int32)]).astype(np.int32)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from lightgc2n.errors import DataError, option
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE
-from lightgc2n.recommending.histories import EARLIEST, LATEST
+from lightgc2n.recommending.queries import EARLIEST, LATEST
 
 EXPORT_AGAIN = (
     f"Make it again with: {option('lightgc2n export RUN --out BUNDLE', 'lightgc2n.load(RUN).export(BUNDLE)')}."

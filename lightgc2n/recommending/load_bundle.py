@@ -31,8 +31,8 @@ from lightgc2n.recommending.bundle_files import (
 )
 from lightgc2n.recommending.bundle_parts import MIDDLE, ItemVectors, read_device, read_server, read_tables
 from lightgc2n.recommending.bundle_schema import EXPORT_AGAIN, need
-from lightgc2n.recommending.histories import Histories, Source
 from lightgc2n.recommending.onnx_scorer import OnnxScorer, check_graph, check_trial_run, open_session
+from lightgc2n.recommending.queries import Histories, Source
 from lightgc2n.recommending.recommender import ANALYSED_SESSIONS, Recommender
 
 VECTORS, SCALES, EVENTS, FOLD = "tables.vectors", "tables.scales", "tables.events", "fold"

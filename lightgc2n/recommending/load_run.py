@@ -26,9 +26,8 @@ from lightgc2n.models.contract import Model
 from lightgc2n.people.finder import PeopleFinder, load_finder, save_finder
 from lightgc2n.people.sessions import Logs
 from lightgc2n.progress import say
-from lightgc2n.recommending.histories import Histories, Source
+from lightgc2n.recommending.queries import Flags, Floats, Histories, ListOptions, QueryBatch, Scores, Source, TopItems
 from lightgc2n.recommending.recommender import Recommender
-from lightgc2n.recommending.scorer import Flags, Floats, ListOptions, QueryBatch, Scores, TopItems
 from lightgc2n.training.runs import is_refreshed, plan_of, read_run
 from lightgc2n.training.runs import load_run as load_model
 

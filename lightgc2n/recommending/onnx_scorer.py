@@ -16,7 +16,7 @@ from lightgc2n.data.splits import UNSEEN, Queries
 from lightgc2n.errors import DataError, ScoreError, SettingError
 from lightgc2n.recommending.bundle_parts import Device, ItemVectors, Server
 from lightgc2n.recommending.bundle_schema import EXPORT_AGAIN, need
-from lightgc2n.recommending.scorer import Flags, Floats, ListOptions, QueryBatch, TopItems
+from lightgc2n.recommending.queries import Flags, Floats, ListOptions, QueryBatch, TopItems
 
 NO_ITEM = -1
 MOST_SCORES, MOST_CELLS = 2**22, 2**20  # of one graph run: rows x items, rows x events

@@ -1,22 +1,25 @@
-"""The report on the people behind an account: who did what, what each of them likes, when they are active.
+"""Reports on the people of one account (who did what, what each likes, when they are active) and of all accounts.
 
 People are named by letters, A being the one with the most events. Nothing is known of who they are.
 Shapes: P people, M items, E events, K list length.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lightgc2n.data.dataset import Ints, Longs
+from lightgc2n.data.dataset import Dataset, Ints, Longs
+from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.finder import People
 from lightgc2n.people.sessions import WEEKEND, Floats, clock, has_hours
-from lightgc2n.recommending.histories import History
+from lightgc2n.progress import tracked
+from lightgc2n.recommending.queries import History
 from lightgc2n.recommending.results import (
     AccountPeople,
     Activity,
@@ -26,9 +29,25 @@ from lightgc2n.recommending.results import (
     Preference,
     Recommendations,
 )
+from lightgc2n.recommending.write_recommendations import write_rows
 
 LIKES = 5  # typical items named for each person
 CATEGORIES = 3  # likewise
+LEAST_EVENTS = 2  # with an item or a category before it is called typical of a person
+LEAST_TIMED = 4  # events before a person's usual times are described
+MAIN_SHARE = 0.5  # of the events, from which one category or one part of the day describes a person
+SECOND_SHARE = 0.2  # of the events, from which a second category is named as well
+WEEKEND_SHARE, WEEKDAY_SHARE = 0.6, 0.9  # of the events; two days in seven are 0.29
+DAY_SHARE = 0.4  # of the events on one weekday
+PARTS_OF_DAY = (("mornings", 5, 11), ("afternoons", 11, 17), ("evenings", 17, 22), ("nights", 22, 29))
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+TOO_FEW = "too few events to describe"
+MOST_ACCOUNTS = 2000  # counted, spread evenly over all accounts
+EXAMPLE_EVENTS = (12, 150)  # of an account that is shown as an example: enough to see, few enough to read
+EVENTS_OF_EACH = 3  # of every person of an example, at least
+COLUMNS = {"account_id": str, "people": int, "confidence": float, "events": int}
+DIGITS, TENTHS = 4, 10
+UNCERTAIN = 0.45  # an account with a lower confidence is the example of an uncertain count
 
 
 def by_weight(people: People) -> People:
@@ -145,17 +164,6 @@ def top_items_for_all(
     return 1 / worst[chosen], chosen
 
 
-LEAST_EVENTS = 2  # with an item or a category before it is called typical of a person
-LEAST_TIMED = 4  # events before a person's usual times are described
-MAIN_SHARE = 0.5  # of the events, from which one category or one part of the day describes a person
-SECOND_SHARE = 0.2  # of the events, from which a second category is named as well
-WEEKEND_SHARE, WEEKDAY_SHARE = 0.6, 0.9  # of the events; two days in seven are 0.29
-DAY_SHARE = 0.4  # of the events on one weekday
-PARTS_OF_DAY = (("mornings", 5, 11), ("afternoons", 11, 17), ("evenings", 17, 22), ("nights", 22, 29))
-DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-TOO_FEW = "too few events to describe"
-
-
 class CharacteristicItem(NamedTuple):
     """An item that a person has more often than the average account."""
 
@@ -264,3 +272,85 @@ def activity(times: Longs, weight: Floats) -> Activity:
 def _shares(part: Longs, weight: Floats, parts: int) -> tuple[float, ...]:
     counts = np.bincount(part, weight, parts)
     return tuple((counts / max(float(counts.sum()), 1e-9)).tolist())
+
+
+@dataclass(frozen=True)
+class Example:
+    """An account, and how many people it probably has."""
+
+    account: str
+    count: int
+    confidence: float
+    events: int
+
+
+@dataclass(frozen=True)
+class Population:
+    """How many people the accounts have, and an example of each count and of an uncertain one."""
+
+    accounts: int  # that were counted
+    counts: tuple[int, ...]  # accounts with one person, with two ...
+    examples: tuple[Example, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The summary as plain values."""
+        return asdict(self)
+
+
+def population_of(
+    dataset: Dataset,
+    find_people: Callable[[Iterable[str]], Iterable[tuple[str, People]]],
+    most: int | None = MOST_ACCOUNTS,
+    counted: Callable[[Example], None] | None = None,
+) -> Population:
+    """Count the people of the accounts that have events, or of `most` accounts spread evenly over them.
+
+    The example of a count is the account with the highest confidence among those that are short enough to read.
+
+    Args:
+        find_people: yields the people of each of these accounts, such as `Recommender.people_of_all`.
+        most: None counts all accounts.
+        counted: called with each account.
+    """
+    with_events = np.flatnonzero(np.bincount(dataset.sequence_accounts, dataset.lengths, len(dataset.accounts)) > 0)
+    chosen = with_events[
+        np.linspace(0, len(with_events) - 1, min(most or len(with_events), len(with_events))).astype(np.int64)
+    ]
+    counts, best = [0] * MOST_PEOPLE, dict[str, Example]()
+    accounts = tracked("counting people, accounts", [dataset.accounts[index] for index in chosen.tolist()])
+    for account, people in find_people(accounts):
+        counts[people.count - 1] += 1
+        example = Example(account, people.count, people.confidence, len(people.share))
+        if counted is not None:
+            counted(example)
+        each = np.bincount(people.share.argmax(axis=1), minlength=people.count)
+        if EXAMPLE_EVENTS[0] <= example.events <= EXAMPLE_EVENTS[1] and each.min() >= EVENTS_OF_EACH:
+            kind = "uncertain" if example.confidence < UNCERTAIN else str(example.count)
+            if kind not in best or _is_better(example, best[kind]):
+                best[kind] = example
+    order = [best[kind] for kind in ("3", "2", "4", "1", "5", "uncertain") if kind in best]
+    return Population(len(chosen), tuple(counts), tuple(order))
+
+
+def write_counts(out: Path, counted: Sequence[Example], force: bool = False) -> None:
+    """Write the number of people of each account, in the format of the suffix; the file is written atomically."""
+    rows = ((one.account, one.count, round(one.confidence, DIGITS), one.events) for one in counted)
+    write_rows(out, COLUMNS, rows, force)
+
+
+def summary_of(counted: Sequence[Example]) -> dict[str, Any]:
+    """How many of the accounts are shared, by how many people, and how sure that is; None where there are none."""
+    counts, confidence = (np.array([getattr(one, name) for one in counted]) for name in ("count", "confidence"))
+    tenths = np.minimum((confidence * TENTHS).astype(np.int64), TENTHS - 1)
+    return {
+        "events": sum(one.events for one in counted),
+        "shared": float((counts > 1).mean()) if counted else None,
+        "mean_people": float(counts.mean()) if counted else None,
+        "mean_confidence": float(confidence.mean()) if counted else None,
+        "accounts_by_confidence": np.bincount(tenths, minlength=TENTHS).tolist(),  # below 10 %, below 20 % ...
+    }
+
+
+def _is_better(one: Example, other: Example) -> bool:
+    """Whether an example is clearer than another: more confident, or less where both are uncertain."""
+    return (one.confidence > other.confidence) is (one.confidence >= UNCERTAIN)

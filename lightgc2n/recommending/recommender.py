@@ -19,8 +19,21 @@ from lightgc2n.data.splits import Queries
 from lightgc2n.errors import HISTORY, DataError, SettingError, option
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Logs, newest_sessions
-from lightgc2n.recommending.histories import Events, History, Source, Times
 from lightgc2n.recommending.people_report import by_weight, people_report, top_items_for_all
+from lightgc2n.recommending.queries import (
+    Events,
+    Flags,
+    History,
+    PreparedQuery,
+    QueryBatch,
+    Scorer,
+    Source,
+    Times,
+    item_indices,
+    list_options,
+    read_item_ids,
+    refuse_diverged,
+)
 from lightgc2n.recommending.results import (
     AccountPeople,
     Interaction,
@@ -28,16 +41,6 @@ from lightgc2n.recommending.results import (
     Recommendation,
     Recommendations,
     Watching,
-)
-from lightgc2n.recommending.scorer import (
-    Flags,
-    PreparedQuery,
-    QueryBatch,
-    Scorer,
-    item_indices,
-    list_options,
-    read_item_ids,
-    refuse_diverged,
 )
 from lightgc2n.recommending.watching import context_of_events, watching
 

@@ -10,7 +10,7 @@ from lightgc2n.errors import SettingError, option
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import DAY, has_hours
 from lightgc2n.people.who_is_watching import Past, item_vectors_of, who_is_watching
-from lightgc2n.recommending.histories import History, left_out, read_times
+from lightgc2n.recommending.queries import History, left_out, read_times
 from lightgc2n.recommending.results import Watching, WatchingStep
 
 KEEP = option("import --context-column", "Dataset.from_frame(context=...)")

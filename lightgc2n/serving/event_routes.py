@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from pydantic import ValidationError
 
 from lightgc2n.errors import SettingError
-from lightgc2n.recommending.histories import History, read_times
+from lightgc2n.recommending.queries import History, read_times
 from lightgc2n.serving.errors import RefusedError, unknown
 from lightgc2n.serving.event_schemas import Erased, Event, EventBody, EventsPage, EventsStored, ManyEvents
 from lightgc2n.serving.live_histories import Live

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightgc2n.recommending.histories import History
+from lightgc2n.recommending.queries import History
 from lightgc2n.serving.served_bundle import ServedBundle
 from lightgc2n.store.events import AccountHistory, NewEvent
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from lightgc2n.recommending.histories import History
+from lightgc2n.recommending.queries import History
 from lightgc2n.serving.served_bundle import ServedBundle
 from lightgc2n.store.events import NewEvent
 

@@ -10,9 +10,8 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 
 from lightgc2n.errors import LightGC2NError
-from lightgc2n.recommending.histories import Events
+from lightgc2n.recommending.queries import Events, PreparedQuery
 from lightgc2n.recommending.results import AccountPeople, Recommendations
-from lightgc2n.recommending.scorer import PreparedQuery
 from lightgc2n.serving.errors import RefusedError, from_library_error, unknown
 from lightgc2n.serving.live_histories import Live
 from lightgc2n.serving.live_store import LiveStore

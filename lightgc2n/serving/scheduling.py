@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from lightgc2n.recommending.queries import PreparedQuery
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.recommending.results import Recommendations
-from lightgc2n.recommending.scorer import PreparedQuery
 from lightgc2n.serving.errors import RefusedError, busy
 
 Result = TypeVar("Result")

@@ -14,8 +14,8 @@ from fastapi import Request
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from lightgc2n.recommending.queries import PreparedQuery
 from lightgc2n.recommending.results import Recommendations
-from lightgc2n.recommending.scorer import PreparedQuery
 from lightgc2n.serving.errors import RefusedError
 from lightgc2n.serving.live_histories import Live
 from lightgc2n.serving.live_store import LiveStore

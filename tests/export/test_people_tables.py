@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lightgc2n.export.account_tables import in_nibbles
+from lightgc2n.export.write_bundle import in_nibbles
 from lightgc2n.people.session_features import item_vectors
 from lightgc2n.recommending.load_bundle import of_nibbles
 

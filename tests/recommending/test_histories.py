@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lightgc2n.data.dataset import Dataset, Domain
-from lightgc2n.recommending.histories import whole_logs
+from lightgc2n.recommending.queries import whole_logs
 
 
 def dataset(kind: str, owners: list[int], lengths: list[int], times: bool) -> Dataset:

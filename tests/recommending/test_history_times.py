@@ -3,7 +3,7 @@
 import pytest
 
 from lightgc2n.errors import SettingError
-from lightgc2n.recommending.histories import read_times
+from lightgc2n.recommending.queries import read_times
 
 NINE = 1_714_554_000_000_000  # 2024-05-01 09:00, 19,844 days and nine hours after 1970
 

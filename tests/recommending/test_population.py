@@ -11,46 +11,42 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightgc2n.people.finder import People
 from lightgc2n.recommending.bundle_files import SERVER, SERVER_FACTS, open_bundle
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
 from lightgc2n.recommending.loading import load
-from lightgc2n.recommending.population import Example, population_of
-from lightgc2n.recommending.recommender import Recommender
+from lightgc2n.recommending.people_report import MOST_ACCOUNTS, Example, Population, population_of
 from tests.cli.test_commands import run
 from tests.export.town import bundle_of
 
 
-class Street(Recommender):
-    """Accounts with a count, its confidence and the number of events, spread evenly over the people."""
+def population(people: list[tuple[int, float, int]], most: int | None = MOST_ACCOUNTS) -> Population:
+    """The summary of accounts with a count, its confidence and the number of events, spread evenly over the people."""
+    known = {f"h{number}": one for number, one in enumerate(people)}
+    dataset: Any = SimpleNamespace(
+        accounts=[*known, "without-events"],
+        sequence_accounts=np.arange(len(people)),
+        lengths=np.array([events for _, _, events in people]),
+    )
 
-    def __init__(self, people: list[tuple[int, float, int]]) -> None:
-        self.people_of = dict(zip((f"h{number}" for number in range(len(people))), people, strict=True))
-        self.dataset: Any = SimpleNamespace(
-            accounts=[*self.people_of, "without-events"],
-            sequence_accounts=np.arange(len(people)),
-            lengths=np.array([events for _, _, events in people]),
-        )
+    def find_people(accounts: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        for account in accounts:
+            count, confidence, events = known[account]
+            share = np.eye(count)[np.arange(events) % count]
+            yield account, SimpleNamespace(count=count, confidence=confidence, share=share)
 
-    def people_of_all(self, accounts: Iterable[str]) -> Iterator[tuple[str, People]]:
-        yield from ((account, self.count_people(account)) for account in accounts)
-
-    def count_people(self, account: str) -> Any:
-        count, confidence, events = self.people_of[account]
-        share = np.eye(count)[np.arange(events) % count]
-        return SimpleNamespace(count=count, confidence=confidence, share=share)
+    return population_of(dataset, find_people, most)
 
 
 def test_counts_and_examples_by_hand() -> None:
     people = [(1, 0.8, 20), (1, 0.9, 20), (3, 0.7, 30), (3, 0.99, 6), (2, 0.9, 4000), (2, 0.3, 20), (2, 0.2, 20)]
-    found = population_of(Street(people))
+    found = population(people)
     assert (found.accounts, found.counts) == (7, (2, 3, 2, 0, 0))
     # The clearest that can be read: h3 has two events of each person, h4 is too long; h6 is the least certain.
     assert found.examples == (Example("h2", 3, 0.7, 30), Example("h1", 1, 0.9, 20), Example("h6", 2, 0.2, 20))
 
 
 def test_many_accounts_are_sampled_evenly() -> None:
-    found = population_of(Street([(1, 0.9, 20)] * 50 + [(2, 0.9, 20)] * 50), most=10)
+    found = population([(1, 0.9, 20)] * 50 + [(2, 0.9, 20)] * 50, most=10)
     assert (found.accounts, found.counts) == (10, (5, 5, 0, 0, 0))
 
 

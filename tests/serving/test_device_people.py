@@ -11,8 +11,8 @@ from safetensors.numpy import load_file, save_file
 
 from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.splits import SplitConfig, split_dataset
-from lightgc2n.export.account_tables import write_people
 from lightgc2n.export.onnx_builder import as_bytes
+from lightgc2n.export.write_bundle import write_people
 from lightgc2n.people import assigning, count_people, pair_evidence, session_features
 from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE, CountHead
 from lightgc2n.people.finder import People, PeopleFinder
@@ -171,7 +171,7 @@ def test_of_a_long_history_the_same_part_is_analysed(page: Any, learned: dict[bo
 
 
 def test_times_are_read_alike(page: Any) -> None:
-    from lightgc2n.recommending.histories import read_times
+    from lightgc2n.recommending.queries import read_times
 
     written = ["2024-05-01 09:00", "2024-05-01T09:00:00.000001", "1969-12-31", "2024-02-29T23:59:59Z"]
     written += ["2024-05-01T11:00:00+02:00", "2024-05-01 11:00-0530"]

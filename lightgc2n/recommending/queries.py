@@ -1,16 +1,22 @@
-"""The histories of accounts, stored or given by the caller, as queries for a scorer.
+"""The queries of a recommender: ids, histories and filters, checked and turned into arrays that a scorer reads.
+
+A query has one of these histories:
 
 account            the stored history at the end of the dataset, and the account's row in the training graph:
                    what `evaluate` measures
 account, history   the given history; the account's latent users are inferred from it, starting at its own embedding
 history            the given history; the latent users start at the mean of all accounts
+
+`TorchScorer` computes scores with torch, `OnnxScorer` with onnxruntime.
+Shapes: Q queries, M items, K list length, A latent users, T events of a history, D vector width.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +24,156 @@ import numpy.typing as npt
 from lightgc2n.data.catalogue import Catalogue
 from lightgc2n.data.dataset import Dataset, Ints, Longs
 from lightgc2n.data.splits import UNSEEN, Queries
-from lightgc2n.errors import HISTORY, DataError, SettingError
+from lightgc2n.errors import HISTORY, DataError, ScoreError, SettingError, option
 from lightgc2n.people.finder import PeopleFinder
-from lightgc2n.recommending.scorer import Flags
 
+Flags = npt.NDArray[np.bool_]
 NAMED = 5  # ids that a message names
 Times = Sequence[str] | Sequence[int]
 EPOCH = datetime(1970, 1, 1)
 # The years 1900 to 2262, as for imported logs: values in another unit fall outside.
 EARLIEST, LATEST = -2_208_988_800_000_000, 9_214_646_400_000_000
+Floats = npt.NDArray[np.float32]
+Scores = npt.NDArray[np.floating[Any]]
+TopItems = tuple[Floats, Longs]  # scores and items [Q, K], best first; minus infinity where no item is left
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """The length of a list and its filters."""
+
+    k: int
+    exclude_seen: bool  # leave out the items of the history
+    listed: Flags  # [M] which items may be listed
+
+
+def list_options(
+    dataset: Dataset,
+    everything: Flags,
+    k: int,
+    exclude_seen: bool,
+    allow: Iterable[str] | None = None,
+    deny: Iterable[str] | None = None,
+    domain: str | None = None,
+) -> ListOptions:
+    """Return the options for these filters; raise an error if an id is unknown or no item is left.
+
+    Args:
+        everything: True for every item; the options without filters share this array.
+    """
+    if k < 1:
+        raise SettingError(f"k{option(' (-k)', '')} must be at least 1, found {k}.")
+    if allow is None and deny is None and domain is None:
+        return ListOptions(k, exclude_seen, everything)
+    listed = np.ones(len(dataset.items), dtype=bool)
+    if domain is not None:
+        chosen = dataset.domain(domain)
+        listed[: chosen.start] = listed[chosen.stop :] = False
+    if allow is not None:
+        allowed = np.zeros_like(listed)
+        allowed[item_indices(dataset, (("allow", item) for item in allow))] = True
+        listed &= allowed
+    if deny is not None:
+        listed[item_indices(dataset, (("deny", item) for item in deny))] = False
+    if not listed.any():
+        raise DataError("no item may be listed: allow, deny and domain together leave none.")
+    return ListOptions(k, exclude_seen, listed)
+
+
+def item_indices(dataset: Dataset, named: Iterable[tuple[str, str]]) -> list[int]:
+    """Return the index of each item id.
+
+    Args:
+        named: pairs of the place that names an id, for the error message, and the id.
+    """
+    known, indices = dataset.item_index, []
+    for where, item in named:
+        if item not in known:
+            raise DataError(f"{where}: item {item!r} is not in {dataset.name} ({len(known):,} items).")
+        indices.append(known[item])
+    return indices
+
+
+def read_item_ids(path: Path, dataset: Dataset) -> list[str]:
+    """Return the item ids of a file with one id a line; raise an error if the dataset does not have one of them."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: not a text file in UTF-8. Write one item id a line.") from None
+    ids = {number: line for number, line in enumerate(lines, start=1) if line}
+    if not ids:
+        raise DataError(f"{path}: holds no item id. Write one a line.")
+    item_indices(dataset, ((f"{path}:{number}", item) for number, item in ids.items()))
+    return list(ids.values())
+
+
+@dataclass(frozen=True)
+class QueryBatch:
+    """Queries with the same list options.
+
+    Args:
+        fold_in: the caller gives the histories, so latent users are inferred from them; False: stored histories.
+    """
+
+    queries: Queries
+    options: ListOptions
+    fold_in: bool
+
+    @property
+    def lengths(self) -> Longs:
+        """The number of events of each history."""
+        return self.queries.stop - self.queries.start
+
+    def events(self, row: int) -> npt.NDArray[np.int32]:
+        """The history of one query."""
+        return self.queries.events[self.queries.start[row] : self.queries.stop[row]]
+
+
+@dataclass(frozen=True)
+class PreparedQuery:
+    """A checked request for one list; its batch has one query, or one for each person of a list for all of them."""
+
+    account_id: str | None
+    batch: QueryBatch
+    notes: tuple[str, ...]
+    together: bool = False
+
+    @property
+    def events(self) -> npt.NDArray[np.int32]:
+        """The history of the account or, in a list for all people, of the first person."""
+        return self.batch.events(0)
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Scores items for histories."""
+
+    @property
+    def popularity(self) -> Longs:
+        """The number of training events of each item [M]."""
+
+    @property
+    def learned_items(self) -> Flags:
+        """The items that rank before all others [M]: those that the model has learned to score."""
+
+    def item_vectors(self) -> Floats:
+        """A unit vector for each item [M, D]; zeros where nothing was learned."""
+
+    def top_items(self, batches: Sequence[QueryBatch]) -> Iterator[TopItems]:
+        """Yield the best items of all queries in order, several rows at a time; K may differ between yields."""
+
+    def scores(self, batch: QueryBatch) -> Scores:
+        """The score of every item [Q, M]; popularity without a history, minus infinity for what may not be listed."""
+
+    def latent_users(self, queries: Queries) -> tuple[Floats, Floats]:
+        """The shares of the first query's events [A, T], and the weights of the latent users [A]."""
+
+
+def refuse_diverged(name: str, shares: Floats, weights: Floats) -> None:
+    """Raise an error if a latent user's share or weight is not finite."""
+    for what, numbers in (("share", shares), ("weight", weights)):
+        if not np.isfinite(numbers).all():
+            raise ScoreError(f"{name}: a latent user's {what} is not finite. Train with a lower learning rate.")
 
 
 @dataclass(frozen=True)
@@ -163,7 +310,7 @@ class Source:
         finder: returns the people finder; raises an error where people cannot be found.
         config: of a bundle the content of its config.json.
         card: of a bundle its model card.
-        population: of a bundle the summary of all accounts (population.py), where it has one.
+        population: of a bundle the summary of all accounts, where it has one.
     """
 
     histories: Histories

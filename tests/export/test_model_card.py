@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lightgc2n.export.beside import best_simple_baseline
+from lightgc2n.export.model_card import best_simple_baseline
 
 METRICS = ["RC@20", "MRR@20"]
 
