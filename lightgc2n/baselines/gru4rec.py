@@ -17,14 +17,12 @@ from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch, cut_rows, newest_part
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
-from lightgc2n.errors import SettingError
 from lightgc2n.layers.ranking_losses import FullCrossEntropy, SampledLoss, bpr_max, sampled_cross_entropy
 from lightgc2n.layers.recurrent import (
     GRUStack,
     ItemVectors,
-    SeparateItems,
-    SharedItems,
     last_states,
+    new_items,
     one_step,
     whole_row,
 )
@@ -96,8 +94,7 @@ class GRU4Rec(Model):
         self.config = config
         width, state_width = _widths(config)
         items = len(counts)
-        shared = config.embeddings == "shared"
-        self.items = SharedItems(items, width) if shared else SeparateItems(items, width, state_width)
+        self.items = new_items(config.embeddings, items, width, state_width, "gru4rec", "state_width")
         self.recurrence = GRUStack(width, state_width, config.layers, config.state_dropout, PIPELINES[config.pipeline])
         self.start = AccountStart(accounts, width, state_width) if config.account else ZeroStart(state_width)
         self.loss = _loss(config, counts)
@@ -154,13 +151,8 @@ class GRU4Rec(Model):
 
 
 def _widths(config: GRU4RecConfig) -> tuple[int, int]:
-    state_width = config.state_width or config.width
-    if config.embeddings == "shared" and state_width != config.width:
-        raise SettingError(
-            f"gru4rec: shared embeddings are multiplied with states, so both must have the same width; width is "
-            f"{config.width} and state_width is {state_width}. Leave state_width at 0, or set embeddings=separate."
-        )
-    return config.width, state_width
+    """The widths of embeddings and states."""
+    return config.width, config.state_width or config.width
 
 
 def _loss(config: GRU4RecConfig, counts: Float[Tensor, "M"]) -> nn.Module:

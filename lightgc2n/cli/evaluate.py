@@ -5,16 +5,14 @@ from typing import Annotated
 
 import typer
 
-from lightgc2n.cli.options import Json
+from lightgc2n.cli.options import Json, RunData
 from lightgc2n.cli.printing import print_json, print_results
 from lightgc2n.devices import DEVICE_HELP
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run (made by train).")],
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
-    ] = None,
+    data: RunData = None,
     fold_in: Annotated[
         bool,
         typer.Option(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lightgc2n.cli.options import Force, Json
+from lightgc2n.cli.options import Force, Json, RunData
 from lightgc2n.cli.printing import print_json
 
 
@@ -28,9 +28,7 @@ def export(
             help="Item titles in place of the dataset's: a table, or id, tab and title per line.",
         ),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
-    ] = None,
+    data: RunData = None,
     force: Force = False,
     json: Json = False,
 ) -> None:

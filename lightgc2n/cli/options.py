@@ -18,6 +18,7 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", hel
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="TABLE.NAME=VALUE", help="Change one setting; may be repeated.")
 ]
+RunData = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")]
 History = Annotated[
     str | None,
     typer.Option(

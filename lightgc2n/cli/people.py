@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from lightgc2n.cli.options import Force, History, Json, Times, known_history, split_ids
+from lightgc2n.cli.options import Force, History, Json, RunData, Times, known_history, split_ids
 from lightgc2n.cli.printing import can_print, print_json, print_table, title_of, with_title
 from lightgc2n.errors import SettingError
 
@@ -45,9 +45,7 @@ def people(
     ] = None,
     history: History = None,
     times: Times = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
-    ] = None,
+    data: RunData = None,
     k: Annotated[int, typer.Option("-k", help="Length of a list.")] = 10,
     exclude_seen: Annotated[
         bool, typer.Option("--exclude-seen", help="Exclude items that were watched or bought before.")
@@ -136,7 +134,14 @@ def _show_who(found: "Watching", titles: dict[str, str], as_json: bool) -> None:
 def _summarise(run: Path, data: Path | None, out: Path | None, force: bool, json: bool) -> None:
     """Count the people of all accounts; show the summary, and write one row for each account to `out`."""
     from lightgc2n.recommending.loading import load
-    from lightgc2n.recommending.people_report import UNCERTAIN, Example, population_of, summary_of, write_counts
+    from lightgc2n.recommending.people_report import (
+        UNCERTAIN,
+        Example,
+        accounts_with_events,
+        population_of,
+        summary_of,
+        write_counts,
+    )
     from lightgc2n.recommending.write_recommendations import refuse_output
 
     if out is not None:
@@ -144,7 +149,7 @@ def _summarise(run: Path, data: Path | None, out: Path | None, force: bool, json
     rows: list[Example] = []
     recommender = load(run, data)
     _ = recommender.finder  # learn it, if need be, before accounts are counted
-    found = population_of(recommender.dataset, recommender.people_of_all, None, rows.append)
+    found = population_of(accounts_with_events(recommender.dataset), recommender.people_of_all, None, rows.append)
     if out is not None:
         write_counts(out, rows, force)
         typer.echo(f"written to {out}", err=json)

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from lightgc2n.cli.options import Force, History, Json, Times, known_history, split_ids
+from lightgc2n.cli.options import Force, History, Json, RunData, Times, known_history, split_ids
 from lightgc2n.cli.printing import print_json, print_table, title_of, with_title
 from lightgc2n.devices import DEVICE_HELP
 from lightgc2n.errors import SettingError
@@ -49,9 +49,7 @@ def recommend(
     ] = None,
     domain: Annotated[str | None, typer.Option(help="List only items of this domain.")] = None,
     people: Annotated[bool, typer.Option("--people", help="Also show each latent user's share of each event.")] = False,
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="The run's dataset, if it has moved.")
-    ] = None,
+    data: RunData = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="File to write: .csv, .jsonl or .parquet.")

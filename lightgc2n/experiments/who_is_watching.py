@@ -14,7 +14,7 @@ who            the model of `people.who_is_watching`
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -60,14 +60,6 @@ class Question:
     acted: Longs  # [B] who did each event of the session, below T; -1 if unknown or not seen before
     vectors: Matrix
     context: int | None = None
-
-
-@dataclass
-class Scored:
-    """Probabilities of the true people by method [Q][step, T]."""
-
-    questions: list[Question]
-    by_method: dict[str, list[Floats]] = field(default_factory=dict)
 
 
 def score_who(dataset: Dataset, members: Members, options: IdentifyOptions) -> dict[str, Any]:

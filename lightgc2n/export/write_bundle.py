@@ -63,7 +63,7 @@ from lightgc2n.recommending.bundle_files import VECTORS as ACCOUNT_VECTORS
 from lightgc2n.recommending.bundle_parts import POPULARITY
 from lightgc2n.recommending.load_bundle import DAYS, EVENTS, FOLD, NIBBLE_MIDDLE, TABLES, VECTORS, finder_constants
 from lightgc2n.recommending.load_run import TorchScorer, load_with_split
-from lightgc2n.recommending.people_report import Population, population_of
+from lightgc2n.recommending.people_report import Population, accounts_with_events, population_of
 from lightgc2n.recommending.queries import Histories
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.training.runs import RunPlan, plan_of, versions
@@ -140,7 +140,7 @@ def write_bundle(
         if with_accounts:
             people = None
             if finder is not None and options.histories:
-                people = population_of(recommender.dataset, recommender.people_of_all)
+                people = population_of(accounts_with_events(recommender.dataset), recommender.people_of_all)
             write_server(new, recommender.source.histories, options.histories, model, finder, options.int8, people)
         _refuse_changed_data(plan, recommender)
     return config

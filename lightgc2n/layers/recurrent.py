@@ -12,6 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
+from lightgc2n.errors import SettingError
+
 # TF32 rounds products to ten bits, so that a GPU would rank differently from a CPU.
 torch.backends.cudnn.allow_tf32 = False
 
@@ -107,6 +109,25 @@ class SeparateItems(nn.Module):
 
     def forward(self) -> ItemVectors:
         return ItemVectors(self.inputs, self.outputs, self.bias)
+
+
+def new_items(
+    embeddings: str, items: int, width: int, output_width: int, model: str, setting: str
+) -> SharedItems | SeparateItems:
+    """The item embeddings; raise an error if shared ones differ in width from the states they are multiplied with.
+
+    Args:
+        embeddings: shared or separate.
+        setting: the name of the setting with the output width, for the error.
+    """
+    if embeddings == "separate":
+        return SeparateItems(items, width, output_width)
+    if width != output_width:
+        raise SettingError(
+            f"{model}: shared embeddings are multiplied with states, so both must have the same width; width is "
+            f"{width} and {setting} is {output_width}. Leave {setting} at 0, or set embeddings=separate."
+        )
+    return SharedItems(items, width)
 
 
 def _drawn(rows: int, columns: int) -> nn.Parameter:

@@ -14,7 +14,7 @@ alike in all other ways are put together, and the two halves of an account are c
 Shapes: S sessions, P pairs, N sessions of one account, B accounts, F features, H hidden units.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -188,13 +188,6 @@ def gap_in_days(logs: Logs) -> float | None:
     if logs.times is None:
         return None
     return (usual_gap(logs.times) if logs.gap is None else logs.gap) / DAY
-
-
-def account_sessions(sessions: Sessions) -> Iterator[tuple[int, Longs]]:
-    """Yield each account and the positions of its sessions."""
-    start = np.flatnonzero(np.diff(sessions.owner, prepend=-1))
-    places = np.split(np.arange(len(sessions.owner)), start[1:])
-    return zip(sessions.owner[start].tolist(), places, strict=True)
 
 
 def evidence(sessions: Sessions, contrast: Contrast, places: Longs) -> Floats:

@@ -297,28 +297,32 @@ class Population:
         return asdict(self)
 
 
+def accounts_with_events(dataset: Dataset) -> list[str]:
+    """The accounts of the dataset that have at least one event."""
+    events = np.bincount(dataset.sequence_accounts, dataset.lengths, len(dataset.accounts))
+    return [dataset.accounts[index] for index in np.flatnonzero(events > 0).tolist()]
+
+
 def population_of(
-    dataset: Dataset,
+    accounts: Sequence[str],
     find_people: Callable[[Iterable[str]], Iterable[tuple[str, People]]],
     most: int | None = MOST_ACCOUNTS,
     counted: Callable[[Example], None] | None = None,
 ) -> Population:
-    """Count the people of the accounts that have events, or of `most` accounts spread evenly over them.
+    """Count the people of these accounts, or of `most` accounts spread evenly over them.
 
     The example of a count is the account with the highest confidence among those that are short enough to read.
 
     Args:
+        accounts: with at least one event each.
         find_people: yields the people of each of these accounts, such as `Recommender.people_of_all`.
         most: None counts all accounts.
         counted: called with each account.
     """
-    with_events = np.flatnonzero(np.bincount(dataset.sequence_accounts, dataset.lengths, len(dataset.accounts)) > 0)
-    chosen = with_events[
-        np.linspace(0, len(with_events) - 1, min(most or len(with_events), len(with_events))).astype(np.int64)
-    ]
+    number = min(most or len(accounts), len(accounts))
+    chosen = [accounts[place] for place in np.linspace(0, len(accounts) - 1, number).astype(np.int64).tolist()]
     counts, best = [0] * MOST_PEOPLE, dict[str, Example]()
-    accounts = tracked("counting people, accounts", [dataset.accounts[index] for index in chosen.tolist()])
-    for account, people in find_people(accounts):
+    for account, people in find_people(tracked("counting people, accounts", chosen)):
         counts[people.count - 1] += 1
         example = Example(account, people.count, people.confidence, len(people.share))
         if counted is not None:

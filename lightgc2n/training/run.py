@@ -39,7 +39,6 @@ from lightgc2n.training.runs import (
     start_run,
 )
 
-CHOOSING_CUTOFF = 20  # checkpoints are selected by validation MRR at this cutoff
 OpenData = tuple[Dataset, Split]  # loaded, verified against its checksums, and split
 
 

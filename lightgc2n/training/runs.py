@@ -52,7 +52,6 @@ from lightgc2n.training.loop import TrainingConfig
 RUN, TESTED = "run.json", "results.json"
 REFRESHED = "refreshed"  # in run.json of a run whose counts are of all events of its data
 DEFAULT_MODEL = "lightgc2n-plus"
-COMPARE = option("lightgc2n compare", "lightgc2n.compare")
 FROM = option("--from", "from_run=")
 TRAIN = option("lightgc2n train DIR --out RUN", "lightgc2n.train(data, out=RUN)")
 RUN_FOLDER = FolderKind(

@@ -5,12 +5,11 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
+from lightgc2n.people.finder import People
 from lightgc2n.recommending.bundle_files import SERVER, SERVER_FACTS, open_bundle
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
 from lightgc2n.recommending.loading import load
@@ -22,19 +21,14 @@ from tests.export.town import bundle_of
 def population(people: list[tuple[int, float, int]], most: int | None = MOST_ACCOUNTS) -> Population:
     """The summary of accounts with a count, its confidence and the number of events, spread evenly over the people."""
     known = {f"h{number}": one for number, one in enumerate(people)}
-    dataset: Any = SimpleNamespace(
-        accounts=[*known, "without-events"],
-        sequence_accounts=np.arange(len(people)),
-        lengths=np.array([events for _, _, events in people]),
-    )
 
-    def find_people(accounts: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    def find_people(accounts: Iterable[str]) -> Iterator[tuple[str, People]]:
         for account in accounts:
             count, confidence, events = known[account]
             share = np.eye(count)[np.arange(events) % count]
-            yield account, SimpleNamespace(count=count, confidence=confidence, share=share)
+            yield account, People(count, confidence, np.zeros(5), share, np.zeros(events, dtype=np.int64))
 
-    return population_of(dataset, find_people, most)
+    return population_of(list(known), find_people, most)
 
 
 def test_counts_and_examples_by_hand() -> None:

@@ -17,13 +17,11 @@ from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch, cut_rows, newest_part
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
-from lightgc2n.errors import SettingError
 from lightgc2n.layers.ranking_losses import FullCrossEntropy, SampledLoss, top1
 from lightgc2n.layers.recurrent import (
     ItemVectors,
-    SeparateItems,
-    SharedItems,
     last_states,
+    new_items,
 )
 from lightgc2n.models.contract import Model
 
@@ -179,8 +177,7 @@ class HRNN(Model):
         super().__init__()
         self.config = config
         width, session_width, user_width = widths_of(config)
-        items, shared = len(counts), config.embeddings == "shared"
-        self.items = SharedItems(items, width) if shared else SeparateItems(items, width, session_width)
+        self.items = new_items(config.embeddings, len(counts), width, session_width, "hrnn", "session_width")
         self.session = SESSIONS[config.variant, config.all_gates](width, user_width, session_width)
         self.feed = DIVISIONS[config.feed](config, accounts)
         self.loss = _loss(config, counts)
@@ -248,13 +245,7 @@ class HRNN(Model):
 
 def widths_of(config: HRNNConfig) -> tuple[int, int, int]:
     """The widths of embeddings, session states and user states."""
-    session_width, user_width = config.session_width or config.width, config.user_width or config.width
-    if config.embeddings == "shared" and session_width != config.width:
-        raise SettingError(
-            f"hrnn: shared embeddings are multiplied with session states, so both must have the same width; width is "
-            f"{config.width} and session_width {session_width}. Leave session_width at 0, or set embeddings=separate."
-        )
-    return config.width, session_width, user_width
+    return config.width, config.session_width or config.width, config.user_width or config.width
 
 
 def _loss(config: HRNNConfig, counts: Float[Tensor, "M"]) -> nn.Module:

@@ -43,16 +43,32 @@ class MembersOfTheGate(nn.Module):
         return gate, gate
 
 
-class SharedFilter(nn.Module):
-    """The shared-account filter unit: one state, filtered by all members."""
+class FilterUnit(nn.Module):
+    """What both filter units learn: a gate that reads p, q and s, and a candidate that reads p and s."""
 
-    def __init__(self, width: int, members: nn.Module) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.width, self.members = width, members
+        self.width = width
         self.gate = drawn(3 * width, width)  # rows of p, q and s
         self.gate_bias = nn.Parameter(torch.ones(width))
         self.candidate = drawn(2 * width, width)  # rows of p and s
         self.candidate_bias = nn.Parameter(torch.ones(width))
+
+    def maps(self) -> tuple[Float[Tensor, "H_and_H H_and_H"], Float[Tensor, "H_and_H"], Float[Tensor, "H H_and_H"]]:
+        """The map of [p ; q] to gate and candidate, its bias, and the map of s."""
+        # The candidate does not depend on the other domain.
+        candidate = pad(self.candidate[: self.width], (0, 0, 0, self.width))
+        of_inputs = torch.cat([self.gate[: 2 * self.width], candidate], dim=1)
+        of_state = torch.cat([self.gate[2 * self.width :], self.candidate[self.width :]], dim=1)
+        return of_inputs, torch.cat([self.gate_bias, self.candidate_bias]), of_state
+
+
+class SharedFilter(FilterUnit):
+    """The shared-account filter unit: one state, filtered by all members."""
+
+    def __init__(self, width: int, members: nn.Module) -> None:
+        super().__init__(width)
+        self.members = members
 
     def prepared(
         self,
@@ -68,11 +84,7 @@ class SharedFilter(nn.Module):
             other: the target's state at the time of the event, q.
             start: the initial state, s_0; zero by default.
         """
-        # The candidate does not depend on the other domain.
-        candidate = pad(self.candidate[: self.width], (0, 0, 0, self.width))
-        of_inputs = torch.cat([self.gate[: 2 * self.width], candidate], dim=1)
-        bias = torch.cat([self.gate_bias, self.candidate_bias])
-        of_state = torch.cat([self.gate[2 * self.width :], self.candidate[self.width :]], dim=1)
+        of_inputs, bias, of_state = self.maps()
         weights = of_state, torch.cat(self.members(), dim=1)
         start = torch.zeros_like(own[:, 0]) if start is None else start
         return Prepared(Filtering(), torch.cat([own, other], dim=-1), of_inputs, bias, weights, start, length)

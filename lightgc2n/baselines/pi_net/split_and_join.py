@@ -11,21 +11,17 @@ from torch.nn.functional import pad
 
 from lightgc2n.baselines.pi_net.batched_rnn import Parts, Prepared
 from lightgc2n.baselines.pi_net.gated_unit import GatedUnit, drawn
-from lightgc2n.baselines.pi_net.shared_filter import Transfer, TransferInputs
+from lightgc2n.baselines.pi_net.shared_filter import FilterUnit, Transfer, TransferInputs
 
 TINY = 1e-10
 
 
-class SplitUnit(nn.Module):
+class SplitUnit(FilterUnit):
     """A state for each role; the gates of all roles and the gate of the old state are normalised feature by feature."""
 
     def __init__(self, width: int, roles: nn.Module) -> None:
-        super().__init__()
-        self.width, self.roles = width, roles
-        self.gate = drawn(3 * width, width)  # W_f, rows of p, q and s
-        self.gate_bias = nn.Parameter(torch.ones(width))
-        self.candidate = drawn(2 * width, width)  # W_c, rows of p and s
-        self.candidate_bias = nn.Parameter(torch.ones(width))
+        super().__init__(width)  # W_f, b_f, W_c, b_c
+        self.roles = roles
         self.nobody = drawn(2 * width, width)  # W_n, rows of p and q
         self.nobody_state = drawn(width, width)  # N_1
         self.nobody_roles = drawn(len(roles()[0]), width)  # n
@@ -45,11 +41,10 @@ class SplitUnit(nn.Module):
             other: the target's state at the time of the event, q.
             start: the initial states, s_0; zero by default.
         """
-        # The candidate does not depend on the other domain.
-        candidate = pad(self.candidate[: self.width], (0, 0, 0, self.width))
-        of_inputs = torch.cat([self.gate[: 2 * self.width], candidate, self.nobody], dim=1)
-        bias = torch.cat([self.gate_bias, self.candidate_bias, self.nobody_bias])
-        of_state = torch.cat([self.gate[2 * self.width :], self.candidate[self.width :], self.nobody_state], dim=1)
+        of_inputs, bias, of_state = self.maps()
+        of_inputs = torch.cat([of_inputs, self.nobody], dim=1)
+        bias = torch.cat([bias, self.nobody_bias])
+        of_state = torch.cat([of_state, self.nobody_state], dim=1)
         weights = of_state, torch.cat(self.roles(), dim=1), self.nobody_roles
         start = own.new_zeros(len(own), *self.nobody_roles.shape) if start is None else start
         return Prepared(Splitting(), torch.cat([own, other], dim=-1), of_inputs, bias, weights, start, length)

@@ -31,7 +31,6 @@ USUAL_NAMES = {
     "title": "title itemtitle movietitle producttitle programtitle itemname productname",
     "context": "",  # never found by its name: it has to be named
 }
-ROLES = tuple(USUAL_NAMES)
 Codes = npt.NDArray[np.int32]
 HEADER = option("--columns", "header=")
 

@@ -205,5 +205,5 @@ def test_the_formula_by_hand() -> None:
 
 
 def test_shared_embeddings_have_one_width() -> None:
-    with pytest.raises(SettingError, match="session_width 5"):
+    with pytest.raises(SettingError, match="session_width is 5"):
         model_of(embeddings="shared", session_width=5)
