@@ -140,9 +140,8 @@ def _summarise(run: Path, data: Path | None, out: Path | None, force: bool, json
         accounts_with_events,
         population_of,
         summary_of,
-        write_counts,
     )
-    from lightgc2n.recommending.write_recommendations import refuse_output
+    from lightgc2n.recommending.write_recommendations import refuse_output, write_counts
 
     if out is not None:
         refuse_output(out, force)

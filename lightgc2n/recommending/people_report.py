@@ -7,7 +7,6 @@ Shapes: P people, M items, E events, K list length.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
@@ -29,7 +28,6 @@ from lightgc2n.recommending.results import (
     Preference,
     Recommendations,
 )
-from lightgc2n.recommending.write_recommendations import write_rows
 
 LIKES = 5  # typical items named for each person
 CATEGORIES = 3  # likewise
@@ -45,8 +43,7 @@ TOO_FEW = "too few events to describe"
 MOST_ACCOUNTS = 2000  # counted, spread evenly over all accounts
 EXAMPLE_EVENTS = (12, 150)  # of an account that is shown as an example: enough to see, few enough to read
 EVENTS_OF_EACH = 3  # of every person of an example, at least
-COLUMNS = {"account_id": str, "people": int, "confidence": float, "events": int}
-DIGITS, TENTHS = 4, 10
+TENTHS = 10
 UNCERTAIN = 0.45  # an account with a lower confidence is the example of an uncertain count
 
 
@@ -334,12 +331,6 @@ def population_of(
                 best[kind] = example
     order = [best[kind] for kind in ("3", "2", "4", "1", "5", "uncertain") if kind in best]
     return Population(len(chosen), tuple(counts), tuple(order))
-
-
-def write_counts(out: Path, counted: Sequence[Example], force: bool = False) -> None:
-    """Write the number of people of each account, in the format of the suffix; the file is written atomically."""
-    rows = ((one.account, one.count, round(one.confidence, DIGITS), one.events) for one in counted)
-    write_rows(out, COLUMNS, rows, force)
 
 
 def summary_of(counted: Sequence[Example]) -> dict[str, Any]:

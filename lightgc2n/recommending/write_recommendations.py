@@ -10,9 +10,12 @@ from typing import Any
 
 from lightgc2n.errors import OUT, OutputError
 from lightgc2n.files.atomic_writes import new_file, refuse_existing
+from lightgc2n.recommending.people_report import Example
 from lightgc2n.recommending.results import Recommendations
 
 COLUMNS = {"account_id": str, "item_id": str, "score": float, "rank": int}
+COUNT_COLUMNS = {"account_id": str, "people": int, "confidence": float, "events": int}
+DIGITS = 4  # of a confidence
 ROWS_PER_FRAME = 100_000
 
 Columns = Mapping[str, type]
@@ -31,6 +34,12 @@ def refuse_output(path: Path, force: bool) -> None:
 def write_recommendations(path: Path, lists: Iterable[Recommendations], force: bool = False) -> None:
     """Write the lists to `path` in the format of its suffix; the file is written atomically."""
     write_rows(path, COLUMNS, _rows(lists), force)
+
+
+def write_counts(path: Path, counted: Iterable[Example], force: bool = False) -> None:
+    """Write the number of people of each account to `path` in the format of its suffix."""
+    rows = ((one.account, one.count, round(one.confidence, DIGITS), one.events) for one in counted)
+    write_rows(path, COUNT_COLUMNS, rows, force)
 
 
 def write_rows(path: Path, columns: Columns, rows: Rows, force: bool = False) -> None:
