@@ -50,8 +50,8 @@ class ListOptions:
 def list_options(
     dataset: Dataset,
     everything: Flags,
-    k: int,
-    exclude_seen: bool,
+    k: int = 20,
+    exclude_seen: bool = False,
     allow: Iterable[str] | None = None,
     deny: Iterable[str] | None = None,
     domain: str | None = None,

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from string import ascii_uppercase
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -54,6 +55,24 @@ PERSON_OR_ALL = (
 ONE_ASSUMED = "one person is assumed: too few logs were there to learn how people are told apart"
 
 
+class ListArguments(TypedDict, total=False):
+    """The length of a list and its filters, as in `list_options`."""
+
+    k: int  # 20 by default
+    exclude_seen: bool  # leave out the items of the history
+    allow: Iterable[str] | None  # the only items that may be listed
+    deny: Iterable[str] | None  # items that may not be listed
+    domain: str | None  # list items of this domain alone
+
+
+class QueryArguments(ListArguments, total=False):
+    """Arguments of one list."""
+
+    times: Times | None  # of each event of the history, where people are to be found in it
+    person: str | None  # one of the people behind it (A, B ...): the list is for them alone
+    together: bool  # the list is for all people behind it
+
+
 class Recommender:
     """Lists of next items, latent users, and people."""
 
@@ -63,50 +82,23 @@ class Recommender:
         self._histories = source.histories
 
     def recommend(
-        self,
-        account: str | None = None,
-        history: Sequence[str] | None = None,
-        *,
-        k: int = 20,
-        exclude_seen: bool = False,
-        allow: Iterable[str] | None = None,
-        deny: Iterable[str] | None = None,
-        domain: str | None = None,
-        times: Times | None = None,
-        person: str | None = None,
-        together: bool = False,
+        self, account: str | None = None, history: Sequence[str] | None = None, **arguments: Unpack[QueryArguments]
     ) -> Recommendations:
         """The k best next items for an account, for an account with another history, or for a history alone.
 
         Args:
             history: item ids, oldest first; ids that the catalogue does not have are ignored, and the notes name them.
-            allow: the only items that may be listed.
-            deny: items that may not be listed.
-            domain: list items of this domain alone.
-            times: of each event of the history, where people are to be found in it.
-            person: one of the people behind it (A, B ...): the list is for them alone.
-            together: the list is for all people behind it.
+            arguments: filters of the list, and for whom it is.
         """
-        query = self.prepare(
-            account, history, k=k, exclude_seen=exclude_seen, allow=allow, deny=deny, domain=domain,
-            times=times, person=person, together=together,
-        )  # fmt: skip
-        return self.answer([query])[0]
+        return self.answer([self.prepare(account, history, **arguments)])[0]
 
     def recommend_many(
-        self,
-        accounts: Iterable[str] | None = None,
-        *,
-        k: int = 20,
-        exclude_seen: bool = False,
-        allow: Iterable[str] | None = None,
-        deny: Iterable[str] | None = None,
-        domain: str | None = None,
+        self, accounts: Iterable[str] | None = None, **arguments: Unpack[ListArguments]
     ) -> Iterator[Recommendations]:
         """A list for each account in the given order (by default all accounts of the dataset), computed in batches."""
         names = list(self.dataset.accounts if accounts is None else accounts)
         queries = self._histories.of_accounts(names)
-        options = list_options(self.dataset, self._everything, k, exclude_seen, allow, deny, domain)
+        options = list_options(self.dataset, self._everything, **arguments)
         return self._lists([QueryBatch(queries, options, fold_in=False)], names, [()] * len(names))
 
     def prepare(
@@ -114,21 +106,17 @@ class Recommender:
         account: str | None = None,
         history: Events | None = None,
         *,
-        k: int = 20,
-        exclude_seen: bool = False,
-        allow: Iterable[str] | None = None,
-        deny: Iterable[str] | None = None,
-        domain: str | None = None,
         times: Times | None = None,
         person: str | None = None,
         together: bool = False,
+        **arguments: Unpack[ListArguments],
     ) -> PreparedQuery:
         """Check the arguments of `recommend` and find the people where needed; `answer` computes the list.
 
         Args:
             history: as for `recommend`, or a `History` with times.
         """
-        options = list_options(self.dataset, self._everything, k, exclude_seen, allow, deny, domain)
+        options = list_options(self.dataset, self._everything, **arguments)
         queries, notes = self._query(account, history)
         query = PreparedQuery(account, QueryBatch(queries, options, fold_in=history is not None), notes)
         if person is None and not together:
