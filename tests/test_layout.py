@@ -29,6 +29,7 @@ ORDER = (
     ("paper",),
     ("cluster",),
     ("store",),
+    ("pipeline",),
     ("serving",),
     ("diagnosis",),
     ("api",),

@@ -16,6 +16,7 @@ from lightgc2n.cli.identify import identify
 from lightgc2n.cli.import_ import import_log
 from lightgc2n.cli.models import models
 from lightgc2n.cli.people import people
+from lightgc2n.cli.pipeline import pipeline
 from lightgc2n.cli.recommend import recommend
 from lightgc2n.cli.refresh import refresh
 from lightgc2n.cli.serve import serve
@@ -44,6 +45,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "export": export,
     "serve": serve,
     "store": store,
+    "pipeline": pipeline,
     "forget": forget,
     "doctor": doctor,
 }
@@ -53,7 +55,7 @@ GROUPS = {
     "Data": ("generate", "import", "simulate", "describe", "audit"),
     "Models": ("models", "compare", "train", "tune", "evaluate", "recommend"),
     "People": ("people", "identify"),
-    "Deployment": ("refresh", "export", "serve", "store", "forget"),
+    "Deployment": ("refresh", "export", "serve", "store", "pipeline", "forget"),
     "Research": ("experiment", "report"),
     "Installation": ("doctor",),
 }

@@ -102,6 +102,7 @@ def main() -> None:
         _fail(f"not enough memory: {first}. Choose smaller settings, such as the width or the batch.", 2)
     except _StoppedError:
         resumes = sys.argv[1] in RESUMABLE and any(word.startswith("--out") for word in sys.argv)
+        resumes = resumes or sys.argv[1] == "pipeline"
         again = "to resume" if resumes else "to start again"
         _fail(f"stopped; no half-written file was left behind. Rerun the command {again}.", 130)
 

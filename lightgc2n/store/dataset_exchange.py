@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lightgc2n.data.catalogue import Catalogue
 from lightgc2n.data.dataset import DATASET, FORGOTTEN, Dataset, Domain, Longs, load_dataset, write_dataset
 from lightgc2n.data.forget_dataset import drop_accounts
 from lightgc2n.data.tombstones import forgotten_among, keep_tombstones, read_tombstones
@@ -41,10 +42,15 @@ def fill_store(store: EventStore, folder: Path) -> int:
     return total
 
 
-def export_store(store: EventStore, out: Path, name: str = "", force: bool = False) -> dict[str, Any]:
+def export_store(
+    store: EventStore, out: Path, name: str = "", force: bool = False, catalogue: Catalogue | None = None
+) -> dict[str, Any]:
     """Write all events of a store as a prepared dataset and return its manifest.
 
     Accounts that were forgotten in the dataset at `out` are left out, as in an import.
+
+    Args:
+        catalogue: titles and categories for the dataset; a store has ids alone.
     """
     with new_folder(out, force, kind=DATASET) as folder:
         with store.database.transaction(write=False) as session:
@@ -66,6 +72,7 @@ def export_store(store: EventStore, out: Path, name: str = "", force: bool = Fal
             "sequence_accounts": np.arange(len(accounts)),
             "events": item,
             "times": table[:, 2],
+            "catalogue": catalogue,
         }
         _leave_out_forgotten(content, out)
         source = {"store": store.database.name, "last_event": int(last)}
