@@ -1,5 +1,6 @@
 """Device names, block sizes and memory: all facts about a device stand in one file."""
 
+import os
 import re
 import subprocess
 import sys
@@ -49,10 +50,28 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 np.ones(60_000_000, dtype=np.uint8)
 assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 1000  # cleared anew it would be 14,648 pages
 """
+BEYOND_2_GIB = """
+import resource
+import numpy as np
+from lightgc2n.devices import keep_memory
+
+assert keep_memory()
+def write_one_byte_of_each_page() -> None:
+    taken = np.empty(2_400_000_000, dtype=np.uint8)  # its other pages are never written, so they take no memory
+    taken[: 4096 * 10_000 : 4096] = 1
+
+write_one_byte_of_each_page()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+write_one_byte_of_each_page()
+assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 1000  # cleared anew it would be 10,000 pages
+"""
 
 
 def run(code: str) -> None:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    # Without numpy's huge pages, of which one fault would count for 512 pages.
+    environment = os.environ | {"NUMPY_MADVISE_HUGEPAGE": "0"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
 
 
@@ -75,6 +94,11 @@ def test_what_an_earlier_run_still_holds_on_a_gpu_is_not_of_the_next(monkeypatch
 @pytest.mark.skipif(not keep_memory(), reason="only glibc can be told to keep memory")
 def test_large_arrays_are_taken_from_what_the_process_has() -> None:
     run(KEPT)
+
+
+@pytest.mark.skipif(not keep_memory(), reason="only glibc can be told to keep memory")
+def test_more_than_2_gib_are_not_returned_either() -> None:
+    run(BEYOND_2_GIB)
 
 
 def test_a_device_is_added_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
