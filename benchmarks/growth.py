@@ -1,20 +1,24 @@
-"""The cost of a training step as accounts grow: python benchmarks/growth.py [--plot docs/research/growth.png]
+"""The cost of an epoch as accounts grow: python benchmarks/growth.py [--plot docs/research/growth.png]
 
-Catalogue, items an account and batch stay the same, accounts grow; a step passes over the whole graph once. Every size
-is measured in a process of its own, on one thread, in CPU seconds, so that others on the machine disturb it little. The
-sizes take turns, and the exponent is the slope of a line through the logarithms of all measurements.
+Catalogue and items an account stay the same, accounts grow. Every size is measured in a process of its own, on one
+thread, in CPU seconds, so that other load on the machine disturbs it little: the median of some steps of the training
+loop, after a first one that warms up, times the steps of an epoch. The exponent is the slope of a line through the
+logarithms of all measurements.
 
-Training tells the C library to keep what a step frees (`keep_memory`). Otherwise it hands arrays of 32 MB and more back
-to the system, which clears them again at the next use: that time is spent inside the system, and given by itself.
+`python benchmarks/growth.py --epoch 1000000` trains one whole epoch instead, on all cores, and prints its seconds and
+the peak memory. The log is random: it measures costs, and nothing can be learned from it.
 """
 
 import argparse
+import itertools
 import json
+import os
 import resource
 import statistics
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +27,28 @@ import numpy.typing as npt
 
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
-from lightgc2n.devices import keep_memory
+from lightgc2n.devices import peak_bytes
 
-ITEMS, HELD, BATCH = 3_000, 15, 256
+ITEMS, HELD = 20_000, 15
 MOST = 1.15  # the exponent that still counts as linear
-KEPT, GIVEN_BACK = "memory kept, as training does", "memory given back"
-# Okabe and Ito's colours, told apart by colour-blind readers too; the markers repeat the distinction in grey.
-STYLES = {KEPT: ("#0072B2", "s"), GIVEN_BACK: ("#D55E00", "o")}
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Way:
+    """A model and its training settings."""
+
+    model: str
+    training: dict[str, Any]
+    colour: str  # Okabe and Ito's, told apart by colour-blind readers too; the markers repeat the distinction in grey
+    marker: str
+
+
+WAYS = {
+    "lightgc2n": Way("lightgc2n", {}, "#0072B2", "s"),
+    "lightgc2n, 256 sequences a step": Way("lightgc2n", {"batch_share": 0.0}, "#D55E00", "o"),
+    "lightgc2n-plus": Way("lightgc2n-plus", {}, "#009E73", "^"),
+}
 
 Sizes = dict[int, list[dict[str, float]]]  # accounts -> a measurement for each repetition
 
@@ -52,35 +71,33 @@ def generated(accounts: int) -> Training:
     )
 
 
-def measure(accounts: int, steps: int, way: str) -> dict[str, float]:
-    """The medians of some steps in this process; the first one warms up."""
+def measure(accounts: int, steps: int | None, way: str, threads: int = 1) -> dict[str, float]:
+    """The cost of an epoch in this process, from so many of its steps; None: the whole epoch is trained."""
     import torch
 
-    from lightgc2n.data.batches import training_batches
-    from lightgc2n.models.lightgc2n.ablations import build_variant
-    from lightgc2n.models.lightgc2n.lightgc2n import LightGC2NConfig
+    from lightgc2n import zoo
+    from lightgc2n.training.loop import Steps, TrainingConfig
 
-    if way == KEPT:
-        keep_memory()
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     torch.manual_seed(0)
+    started = time.perf_counter()
     train = generated(accounts)
-    model = build_variant("lightgc2n", LightGC2NConfig(), train)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
-    seconds, system = [], []
-    for batch, _ in zip(training_batches(train, BATCH, np.random.default_rng(0)), range(steps + 1), strict=False):
-        started, inside = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_stime
-        optimizer.zero_grad(set_to_none=True)
-        torch.stack(list(model.losses(model.encode(), batch).values())).sum().backward()
-        optimizer.step()
-        seconds.append(time.process_time() - started)
+    model = zoo.build(WAYS[way].model, train, {}).train()
+    training = Steps(model, train, TrainingConfig(**WAYS[way].training), "cpu")
+    before, cpu, wall, system = time.perf_counter() - started, [], [], []
+    for number, batch in enumerate(itertools.islice(training.batches(0), None if steps is None else steps + 1), 1):
+        since, inside = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_stime
+        moment = time.perf_counter()
+        training(batch)
+        wall.append(time.perf_counter() - moment)
+        cpu.append(time.process_time() - since)
         system.append(resource.getrusage(resource.RUSAGE_SELF).ru_stime - inside)
-    return {
-        "seconds": statistics.median(seconds[1:]),
-        "system": statistics.median(system[1:]),
-        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "edges": len(model.graph.held_items) + len(model.graph.step_items),
-    }
+        if steps is None and number % 8 == 0:
+            print(f"{number} of {len(training)} steps, {sum(wall):.0f} s", file=sys.stderr, flush=True)
+    measured = (lambda row: statistics.median(row[1:]) * len(training)) if steps is not None else sum
+    peak = peak_bytes("cpu") / MIB
+    found = {"steps": len(training), "rows": training.rows, "peak": peak, "seconds before": before}
+    return found | {"seconds": measured(cpu), "wall": measured(wall), "system": measured(system)}
 
 
 def in_a_process_of_its_own(accounts: int, steps: int, way: str) -> dict[str, float]:
@@ -88,6 +105,16 @@ def in_a_process_of_its_own(accounts: int, steps: int, way: str) -> dict[str, fl
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
+
+
+def whole_epoch(accounts: int, way: str, threads: int) -> str:
+    found = measure(accounts, None, way, threads)
+    return (
+        f"{way}, {accounts:,} accounts, {HELD} events each, {ITEMS:,} items, {threads} threads: one epoch of "
+        f"{found['steps']:,} steps of {found['rows']:,} sequences took {found['wall']:.0f} s ({found['seconds']:.0f} "
+        f"CPU s, {found['system']:.0f} of them in the system), after {found['seconds before']:.0f} s to build the "
+        f"model; peak memory {found['peak'] * MIB / 1e9:.2f} GB"
+    )
 
 
 def line_through(accounts: npt.ArrayLike, seconds: npt.ArrayLike) -> tuple[float, float]:
@@ -104,18 +131,18 @@ def line_of(found: Sizes) -> tuple[float, float]:
 
 def report(ways: dict[str, Sizes]) -> str:
     lines = [
-        "| | accounts | edges | CPU s a step | lowest - highest | of it in the system | µs an account | peak MiB |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| | accounts | steps an epoch | sequences a step | CPU s a step | CPU s an epoch | of it in the system "
+        "| ms an account | peak MiB |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for way, found in ways.items():
         for accounts, rows in found.items():
-            seconds = [row["seconds"] for row in rows]
-            middle = statistics.median(seconds)
-            cells = [way, f"{accounts:,}", f"{rows[0]['edges']:,}", f"{middle:.3f}"]
-            cells += [f"{min(seconds):.3f} - {max(seconds):.3f}"]
-            cells += [f"{statistics.median(row['system'] for row in rows):.3f}", f"{1e6 * middle / accounts:.1f}"]
+            middle = statistics.median(row["seconds"] for row in rows)
+            cells = [way, f"{accounts:,}", f"{rows[0]['steps']:,}", f"{rows[0]['rows']:,}"]
+            cells += [f"{middle / rows[0]['steps']:.3f}", f"{middle:.0f}"]
+            cells += [f"{statistics.median(row['system'] for row in rows):.0f}", f"{1e3 * middle / accounts:.2f}"]
             lines.append("| " + " | ".join([*cells, f"{max(row['peak'] for row in rows):.0f}"]) + " |")
-    return "\n".join([*lines, "", *(verdict(way, found) for way, found in ways.items())])
+    return "\n".join([*lines, "", *(verdict(way, found) for way, found in ways.items() if len(found) > 1)])
 
 
 def verdict(way: str, found: Sizes) -> str:
@@ -123,7 +150,7 @@ def verdict(way: str, found: Sizes) -> str:
     slope, _ = line_of(found)
     last, _ = line_of({size: found[size] for size in sorted(found)[-2:]})
     words = "at most" if slope <= MOST else "MORE THAN"
-    return f"{way}: CPU seconds grow as accounts^{slope:.2f}, {words} {MOST}; over the largest two sizes ^{last:.2f}"
+    return f"{way}: an epoch grows as accounts^{slope:.2f}, {words} {MOST}; over the largest two sizes ^{last:.2f}"
 
 
 def draw(ways: dict[str, Sizes], path: Path) -> None:
@@ -134,51 +161,73 @@ def draw(ways: dict[str, Sizes], path: Path) -> None:
     figure = Figure(figsize=(7, 4.4), dpi=150, layout="constrained")
     axes: Any = figure.add_subplot()
     for way, found in ways.items():
-        (colour, marker), sizes = STYLES[way], sorted(found)
-        slope, constant = line_of(found)
-        ends = np.array([sizes[0], sizes[-1]])
-        label = f"{way}: accounts$^{{{slope:.2f}}}$"
-        axes.plot(ends, np.exp(constant) * ends**slope, color=colour, marker=marker, markevery=[], label=label)
+        (slope, constant), ends = line_of(found), np.array([min(found), max(found)])
+        style = {"color": WAYS[way].colour, "marker": WAYS[way].marker}
+        axes.plot(
+            ends, np.exp(constant) * ends**slope, markevery=[], label=f"{way}: accounts$^{{{slope:.2f}}}$", **style
+        )
         for size, rows in found.items():
-            axes.plot(
-                [size] * len(rows), [row["seconds"] for row in rows], marker, color=colour, markersize=6, alpha=0.8
-            )
-    lowest = min(row["seconds"] for row in found[sizes[0]])
+            places = [size] * len(rows), [row["seconds"] for row in rows]
+            axes.plot(*places, linestyle="none", markersize=6, alpha=0.8, **style)
+    every = sorted({size for found in ways.values() for size in found})
+    ends, lowest = np.array([every[0], every[-1]]), min(row["seconds"] for row in next(iter(ways.values()))[every[0]])
     axes.plot(ends, lowest * ends / ends[0], "--", color="#666666", linewidth=1.2, label="linear: accounts$^{1}$")
-    axes.set(xscale="log", yscale="log", xlabel="accounts", ylabel="CPU seconds a training step")
-    axes.xaxis.set_major_locator(FixedLocator(sizes))
+    axes.set(xscale="log", yscale="log", xlabel="accounts", ylabel="CPU seconds an epoch")
+    axes.xaxis.set_major_locator(FixedLocator(every))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_locator(FixedLocator([0.1, 0.2, 0.5, 1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(f"LightGC²N: {ITEMS:,} items, {HELD} items an account, batch {BATCH}, one thread", fontsize=11)
+    axes.set_title(f"One epoch: {ITEMS:,} items, {HELD} items an account, one thread", fontsize=11)
     axes.legend(frameon=False)
     figure.savefig(path)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--base", type=int, default=16_000, help="accounts of the smallest size")
-    parser.add_argument("--times", type=int, nargs="+", default=[1, 2, 4, 8, 16])
-    parser.add_argument("--steps", type=int, default=7)
-    parser.add_argument("--repetitions", type=int, default=2)
+    parser.add_argument("--accounts", type=int, nargs="+", default=[16_000, 64_000, 256_000, 1_000_000])
+    parser.add_argument(
+        "--most", type=int, default=256_000, help="accounts of the largest size at 256 sequences a step"
+    )
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--repetitions", type=int, default=1)
     parser.add_argument("--plot", type=Path)
+    parser.add_argument("--epoch", type=int, metavar="ACCOUNTS", help="train one whole epoch")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of --epoch")
+    parser.add_argument("--save", type=Path, help="a JSON file that keeps what is measured, and is read first")
     parser.add_argument("--only", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.only:
         print(json.dumps(measure(int(given.only[0]), given.steps, given.only[1])))
         return
-    ways: dict[str, Sizes] = {way: {given.base * times: [] for times in given.times} for way in STYLES}
-    for _ in range(given.repetitions):
-        for accounts in ways[KEPT]:
-            for way, found in ways.items():
-                found[accounts].append(in_a_process_of_its_own(accounts, given.steps, way))
+    if given.epoch:
+        print("\n".join(whole_epoch(given.epoch, way, given.threads) for way in given.ways[:1]))
+        return
+    ways = measure_all(given.ways, given.accounts, given.most, given.steps, given.repetitions, given.save)
     print(report(ways))
     if given.plot:
         draw(ways, given.plot)
+
+
+def measure_all(
+    names: list[str], sizes: list[int], most: int, steps: int, repetitions: int, save: Path | None
+) -> dict[str, Sizes]:
+    """All measurements, small sizes first; those that `save` holds already are not repeated."""
+    kept: dict[str, dict[str, float]] = json.loads(save.read_text()) if save is not None and save.exists() else {}
+    ways: dict[str, Sizes] = {name: {} for name in names}
+    for accounts, name, repetition in itertools.product(sorted(sizes), names, range(repetitions)):
+        if "batch_share" in WAYS[name].training and accounts > most:
+            continue
+        key = f"{name}; {accounts}; {steps}; {repetition}"
+        if key not in kept:
+            kept[key] = in_a_process_of_its_own(accounts, steps, name)
+            if save is not None:
+                save.write_text(json.dumps(kept, indent=1))
+        ways[name].setdefault(accounts, []).append(kept[key])
+    return ways
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ class Model(nn.Module):
     """A trained model or a simple baseline."""
 
     config: Any
+    encodes_all_accounts: ClassVar[bool] = False  # whether `encode` costs more the more accounts training has
     scores_unseen_items: ClassVar[bool] = False  # whether scores of items without training events are meaningful
 
     def warm_start_tensors(self) -> dict[str, str]:

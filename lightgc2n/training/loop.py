@@ -41,6 +41,7 @@ COUNTED = "counted"  # of a simple baseline, which has no epochs
 FORGET = "forget"  # of a run that `forget` changed before its training ended: its optimizer's state was removed
 FEWEST_STEPS, FEWEST_SECONDS = 500, 10.0  # a run with fewer of both gets no estimate
 MOST_MEASURED, SECONDS_MEASURED = 20, 1.0
+LARGEST_FACTOR = 4.0  # of the learning rate; larger ones were not measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +49,16 @@ class TrainingConfig:
     """The paper's values, and defaults for what it leaves open."""
 
     epochs: int = setting(200, at_least=1, help="Maximum number of epochs.")
-    batch_size: int = setting(256, at_least=1, help="Sequences in one step.")
-    learning_rate: float = setting(0.005, at_least=0.0, help="Learning rate of Adam.")
+    batch_size: int = setting(256, at_least=1, help="Sequences in one step; more where batch_share demands more.")
+    batch_share: float = setting(
+        1 / 128,
+        at_least=0.0,
+        at_most=1.0,
+        help="Smallest share of the accounts in one step, for models that encode all accounts in every step.",
+    )
+    learning_rate: float = setting(
+        0.005, at_least=0.0, help="Learning rate of Adam; it grows with the root of a step that batch_share enlarges."
+    )
     weight_decay: float = setting(0.0, at_least=0.0, help="Weight decay of Adam.")
     clip: float = setting(5.0, at_least=0.0, help="Maximum norm of the gradient; 0 does not clip.")
     patience: int = setting(10, at_least=1, help="Evaluations without improvement before training stops.")
@@ -116,20 +125,21 @@ class Steps:
             keep_memory()
         captured = process is ALONE and config.cuda_graph and device_of(device).has_cuda_graphs
         captured = captured and _can_be_captured(model, train)
-        rate, decay = config.learning_rate, config.weight_decay
+        self.rows = rows_per_step(model, train, config)
+        rate, decay = learning_rate_for(self.rows, config), config.weight_decay
         fused = True if captured else None  # None: torch chooses
         self.optimizer = Adam(model.parameters(), rate, weight_decay=decay, fused=fused, capturable=captured)
-        self.sizes = sizes_of(train, config.batch_size) if captured else EXACT
+        self.sizes = sizes_of(train, self.rows) if captured else EXACT
         self.device = "cpu" if captured else device  # a captured step takes batches from the host
         self.run = CapturedStep(self._step) if captured else self._step
 
     def __len__(self) -> int:
-        return -(-int((np.diff(self.train.offsets) >= 2).sum()) // self.config.batch_size)
+        return -(-int((np.diff(self.train.offsets) >= 2).sum()) // self.rows)
 
     def batches(self, epoch: int) -> Iterator[TrainingBatch]:
         """The batches of an epoch, in an order that follows from the seed and the epoch."""
         order = np.random.default_rng([self.config.seed, epoch])
-        return self.process.batches(self.train, self.config.batch_size, order, self.device, self.sizes)
+        return self.process.batches(self.train, self.rows, order, self.device, self.sizes)
 
     def __call__(self, batch: TrainingBatch) -> dict[str, Tensor]:
         """One step; the returned terms of the loss are valid until the next step."""
@@ -143,6 +153,21 @@ class Steps:
             self.process.clip(self.model, self.config.clip)
         self.optimizer.step()
         return {name: term.detach() for name, term in terms.items()}
+
+
+def rows_per_step(model: Model, train: Training, config: TrainingConfig) -> int:
+    """The sequences in one step.
+
+    A model that encodes all accounts in every step gets at least `batch_share` of the accounts. With fewer sequences
+    the cost of an epoch would grow with the square of the accounts.
+    """
+    share = config.batch_share if model.encodes_all_accounts else 0.0
+    return max(config.batch_size, math.ceil(share * train.accounts))
+
+
+def learning_rate_for(rows: int, config: TrainingConfig) -> float:
+    """The learning rate of a step with so many sequences; `config` has that of `batch_size` sequences."""
+    return config.learning_rate * min(LARGEST_FACTOR, math.sqrt(rows / config.batch_size))
 
 
 def _can_be_captured(model: Model, train: Training) -> bool:
@@ -176,6 +201,9 @@ def train(
     until = time.monotonic() + seconds
     model.to(device)
     steps = Steps(model, split.train, config, device, process)
+    if steps.rows > config.batch_size:
+        rate = f"learning rate {learning_rate_for(steps.rows, config):.4g}"
+        say(f"{len(steps)} steps an epoch with {steps.rows:,} sequences each, {rate} (training.batch_share)")
     progress = Progress() if folder is None else process.resume(model, steps.optimizer, folder)
     if progress.ended_by == BUDGET and progress.epochs < config.epochs:
         progress.ended_by = ""  # its budget was raised
@@ -210,7 +238,7 @@ def train(
                 process.save(folder / LAST, model, steps.optimizer, progress)
             if time.monotonic() - reported > SECONDS_BETWEEN_LINES or progress.ended_by:
                 reported = time.monotonic()
-                say(_epoch_line(row, progress, config, split))
+                say(_epoch_line(row, progress, config, len(steps)))
             if process.largest(time.monotonic() - until) > 0 and not progress.ended_by:
                 return progress
     if not progress.ended_by:
@@ -249,9 +277,8 @@ def _end(progress: Progress, config: TrainingConfig, selecting: bool) -> str:
     return BUDGET if progress.epochs >= config.epochs else ""
 
 
-def _epoch_line(row: Row, progress: Progress, config: TrainingConfig, split: Split) -> str:
+def _epoch_line(row: Row, progress: Progress, config: TrainingConfig, steps: int) -> str:
     """The progress line of an epoch: losses, validation, speed, the most time left, and memory."""
-    steps = -(-split.train.sequences // config.batch_size)
     terms = [f"{name} {value:.3f}" for name, value in row.items() if name not in ("epoch", "seconds", "validation")]
     if "validation" in row:
         terms.append(f"validation MRR@20 {100 * row['validation']:.2f} % (best {100 * progress.best_value:.2f} %)")
@@ -302,7 +329,7 @@ def estimate(
     model: Model, split: Split, config: TrainingConfig, evaluate: Callable[[Model], float] | None, device: str = "cpu"
 ) -> Estimate | None:
     """Return the estimate; None for a short run. The model and the random state are not changed."""
-    steps = -(-int((np.diff(split.train.offsets) >= 2).sum()) // config.batch_size)
+    steps = -(-int((np.diff(split.train.offsets) >= 2).sum()) // rows_per_step(model, split.train, config))
     unit = device_of(device)
     with torch.random.fork_rng(devices=unit.random_devices()):
         trial = copy.deepcopy(model).to(device)

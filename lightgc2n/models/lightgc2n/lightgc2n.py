@@ -70,6 +70,8 @@ class Encoded:
 class LightGC2N(Model):
     """The model; an ablation is the same class with another part."""
 
+    encodes_all_accounts = True
+
     def __init__(self, config: LightGC2NConfig, graph: SequentialGraph, parts: "Parts") -> None:
         super().__init__()
         self.config = config
@@ -156,8 +158,11 @@ class LightGC2N(Model):
 
     def _start(self, account: Int[Tensor, "B"]) -> Float[Tensor, "B W"]:
         """The embeddings of accounts; the mean of the training accounts for an unseen one."""
+        own, known = self.account_embeddings[account.clamp(min=0)], account >= 0
+        if bool(known.all()):
+            return own  # the mean passes over all accounts, for every batch
         mean = self.account_embeddings[self.graph.held_offsets.diff() > 0].mean(dim=0)
-        return torch.where((account >= 0)[:, None], self.account_embeddings[account.clamp(min=0)], mean)
+        return torch.where(known[:, None], own, mean)
 
     def _sequence(self, encoded: Encoded, batch: Batch) -> Float[Tensor, "B D"]:
         sums = running_sums(encoded.rows, batch.history, self.config.pooling)  # Eq. 14
