@@ -46,6 +46,7 @@ class _BarStep(Step):
         self._bar, self._task = bar, bar.add_task(title, total=total)
 
     def advance(self, amount: float = 1) -> None:
+        super().advance(amount)
         self._bar.advance(self._task, amount)
 
 

@@ -1,8 +1,8 @@
 """`lightgc2n recommend`: list next items from a run or a bundle."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.markup import escape
@@ -17,6 +17,7 @@ from lightgc2n.progress import say
 if TYPE_CHECKING:
     from lightgc2n.recommending.results import Ownership, Recommendations
 
+Result = TypeVar("Result")
 NEWEST = 20  # events of an account that the screen shows
 NOT_PEOPLE = (
     "Users are latent: the model assumes equally many behind every account. They are not yet identified people."
@@ -66,7 +67,7 @@ def recommend(
     if people and out is not None:
         raise SettingError("--people is printed on the screen or with --json; files contain only lists: omit --out.")
     from lightgc2n.recommending.loading import load
-    from lightgc2n.recommending.write_recommendations import refuse_output, write_recommendations
+    from lightgc2n.recommending.write_recommendations import refuse_output, write_list_blocks, write_recommendations
 
     if out is not None:
         refuse_output(out, force)
@@ -79,20 +80,27 @@ def recommend(
         "domain": domain,
     }
     items = known_history(history, recommender.dataset.item_index)
-    if items is None and not (person or together):
-        lists = recommender.recommend_many(None if all_accounts else account, **options)
-    else:
-        options |= {"times": split_ids(times), "person": person, "together": together}
-        lists = (recommender.recommend(name, items, **options) for name in account or (None,))
     accounts_of_note: dict[str, list[str]] = {}
-    noted = _collect_notes(lists, accounts_of_note)
-    if out is not None:
-        write_recommendations(out, noted, force)
-        typer.echo(f"written to {out}", err=json)
+    of_whole_accounts = items is None and not (person or together)
+    if of_whole_accounts and out is not None:
+        blocks = recommender.list_blocks(None if all_accounts else account, **options)
+        noted_blocks = _collect_notes(blocks, lambda block: block.notes, accounts_of_note)
+        write_list_blocks(out, noted_blocks, recommender.dataset.items, force)
     else:
-        printed = list(noted)
-        owned = [recommender.ownership(one.account_id, items) for one in printed] if people else []
-        (_print_json if json else _print_tables)(printed, owned, recommender.titles)
+        if of_whole_accounts:
+            lists = recommender.recommend_many(None if all_accounts else account, **options)
+        else:
+            options |= {"times": split_ids(times), "person": person, "together": together}
+            lists = (recommender.recommend(name, items, **options) for name in account or (None,))
+        noted = _collect_notes(lists, _notes_of_list, accounts_of_note)
+        if out is not None:
+            write_recommendations(out, noted, force)
+        else:
+            printed = list(noted)
+            owned = [recommender.ownership(one.account_id, items) for one in printed] if people else []
+            (_print_json if json else _print_tables)(printed, owned, recommender.titles)
+    if out is not None:
+        typer.echo(f"written to {out}", err=json)
     for note, names in accounts_of_note.items():
         say(f"{names[0] if len(names) == 1 else f'{len(names):,} accounts'}: {note}")
 
@@ -109,13 +117,19 @@ def _refuse_ambiguous(account: list[str], all_accounts: bool, history: str | Non
 
 
 def _collect_notes(
-    lists: "Iterable[Recommendations]", accounts_of_note: dict[str, list[str]]
-) -> "Iterator[Recommendations]":
-    """Yield the lists; collect their notes, each with the accounts that it is about."""
-    for one in lists:
-        for note in one.notes:
-            accounts_of_note.setdefault(note, []).append(one.account_id or "new account")
+    results: Iterable[Result],
+    notes_of: Callable[[Result], Iterable[tuple[str, str]]],
+    accounts_of_note: dict[str, list[str]],
+) -> Iterator[Result]:
+    """Yield the results; collect their notes, each with the accounts that it is about."""
+    for one in results:
+        for account, note in notes_of(one):
+            accounts_of_note.setdefault(note, []).append(account)
         yield one
+
+
+def _notes_of_list(one: "Recommendations") -> Iterator[tuple[str, str]]:
+    return ((one.account_id or "new account", note) for note in one.notes)
 
 
 def _print_json(lists: "list[Recommendations]", owned: "list[Ownership]", titles: Mapping[str, str]) -> None:

@@ -15,15 +15,17 @@ from typing import TypedDict, Unpack
 import numpy as np
 
 from lightgc2n.data.catalogue import Catalogue, titles_of
-from lightgc2n.data.dataset import Dataset, Ints
+from lightgc2n.data.dataset import Dataset, Ints, Longs
 from lightgc2n.data.splits import Queries
 from lightgc2n.errors import HISTORY, DataError, SettingError, option
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Logs, newest_sessions
+from lightgc2n.progress import step
 from lightgc2n.recommending.people_report import by_weight, people_report, top_items_for_all
 from lightgc2n.recommending.queries import (
     Events,
     Flags,
+    Floats,
     History,
     PreparedQuery,
     QueryBatch,
@@ -38,6 +40,7 @@ from lightgc2n.recommending.queries import (
 from lightgc2n.recommending.results import (
     AccountPeople,
     Interaction,
+    ListBlock,
     Ownership,
     Recommendation,
     Recommendations,
@@ -96,10 +99,28 @@ class Recommender:
         self, accounts: Iterable[str] | None = None, **arguments: Unpack[ListArguments]
     ) -> Iterator[Recommendations]:
         """A list for each account in the given order (by default all accounts of the dataset), computed in batches."""
+        names, batch = self._batch_of_accounts(accounts, arguments)
+        return self._lists([batch], names, [()] * len(names))
+
+    def list_blocks(
+        self, accounts: Iterable[str] | None = None, **arguments: Unpack[ListArguments]
+    ) -> Iterator[ListBlock]:
+        """The lists of `recommend_many` as arrays, several accounts at a time."""
+        names, batch = self._batch_of_accounts(accounts, arguments)
+        with step("recommending, accounts", total=len(names)) as shown:
+            for scores, items in self.scorer.top_items([batch]):
+                part = slice(int(shown.done), int(shown.done) + len(items))
+                yield _block(names[part], batch.lengths[part], scores, items)
+                shown.advance(len(items))
+
+    def _batch_of_accounts(
+        self, accounts: Iterable[str] | None, arguments: ListArguments
+    ) -> tuple[list[str], QueryBatch]:
+        """The names of the accounts, and a query for each with its stored history."""
         names = list(self.dataset.accounts if accounts is None else accounts)
         queries = self._histories.of_accounts(names)
         options = list_options(self.dataset, self._everything, **arguments)
-        return self._lists([QueryBatch(queries, options, fold_in=False)], names, [()] * len(names))
+        return names, QueryBatch(queries, options, fold_in=False)
 
     def prepare(
         self,
@@ -364,6 +385,14 @@ class Recommender:
         ranked = enumerate(zip(items, scores, strict=True), start=1)
         listed = tuple(Recommendation(ids[item], score, rank) for rank, (item, score) in ranked)
         return Recommendations(name, listed, length == 0, (*notes, *_remarks(length, len(items))))
+
+
+def _block(names: Sequence[str], lengths: Longs, scores: Floats, items: Longs) -> ListBlock:
+    """The lists made from histories of these lengths."""
+    counts = np.isfinite(scores).sum(axis=1)
+    unusual = np.flatnonzero((lengths == 0) | (counts == 0)).tolist()
+    notes = [(names[row], note) for row in unusual for note in _remarks(int(lengths[row]), int(counts[row]))]
+    return ListBlock(names, items, scores, counts, notes)
 
 
 def _remarks(length: int, count: int) -> Iterator[str]:

@@ -1,17 +1,26 @@
-"""Writes tables to CSV, JSON Lines or Parquet files, such as one row for each entry of each list."""
+"""Writes tables to CSV, JSON Lines or Parquet files, such as one row for each entry of each list.
+
+Rows and lists are written as they come, so memory does not grow with their number.
+"""
 
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from lightgc2n.errors import OUT, OutputError
 from lightgc2n.files.atomic_writes import new_file, refuse_existing
 from lightgc2n.recommending.people_report import Example
-from lightgc2n.recommending.results import Recommendations
+from lightgc2n.recommending.results import ListBlock, Recommendations
+
+if TYPE_CHECKING:
+    import polars as pl
 
 COLUMNS = {"account_id": str, "item_id": str, "score": float, "rank": int}
 COUNT_COLUMNS = {"account_id": str, "people": int, "confidence": float, "events": int}
@@ -20,6 +29,7 @@ ROWS_PER_FRAME = 100_000
 
 Columns = Mapping[str, type]
 Rows = Iterable[tuple[Any, ...]]
+Blocks = Iterable[ListBlock]
 
 
 def refuse_output(path: Path, force: bool) -> None:
@@ -40,6 +50,20 @@ def write_counts(path: Path, counted: Iterable[Example], force: bool = False) ->
     """Write the number of people of each account to `path` in the format of its suffix."""
     rows = ((one.account, one.count, round(one.confidence, DIGITS), one.events) for one in counted)
     write_rows(path, COUNT_COLUMNS, rows, force)
+
+
+def write_list_blocks(path: Path, blocks: Blocks, items: Sequence[str], force: bool = False) -> None:
+    """Write lists to `path` as `write_recommendations` does, byte for byte, but several times faster.
+
+    Args:
+        items: the item ids that the blocks refer to.
+    """
+    refuse_output(path, force)
+    with new_file(path, force) as temporary:
+        if path.suffix in LINES:
+            _write_lines(temporary, blocks, items, LINES[path.suffix])
+        else:
+            _stream_parquet(temporary, COLUMNS, _frames_of_blocks(blocks, items))
 
 
 def write_rows(path: Path, columns: Columns, rows: Rows, force: bool = False) -> None:
@@ -76,17 +100,89 @@ def _write_jsonl(path: Path, columns: Columns, rows: Rows) -> None:
 def _write_parquet(path: Path, columns: Columns, rows: Rows) -> None:
     import polars as pl
 
+    def frames() -> Iterator["pl.DataFrame"]:
+        given = iter(rows)
+        while part := list(islice(given, ROWS_PER_FRAME)):
+            values = zip(*part, strict=True)
+            yield pl.DataFrame(dict(zip(columns, map(list, values), strict=True)), schema=_schema(columns))
+
+    _stream_parquet(path, columns, frames())
+
+
+def _stream_parquet(path: Path, columns: Columns, frames: Iterator["pl.DataFrame"]) -> None:
+    """Write frames as row groups while they are computed."""
+    from polars.io.plugins import register_io_source
+
+    def source(*_: object) -> Iterator["pl.DataFrame"]:
+        return frames
+
+    with path.open("wb") as file:
+        rows = register_io_source(source, schema=_schema(columns))
+        rows.sink_parquet(file, row_group_size=ROWS_PER_FRAME, maintain_order=True)
+
+
+def _schema(columns: Columns) -> dict[str, "type[pl.DataType]"]:
+    import polars as pl
+
     kinds = {str: pl.String, float: pl.Float64, int: pl.Int32}
-    schema = {name: kinds[kind] for name, kind in columns.items()}
-    # In chunks: the columns of a frame take far less memory than the rows.
-    frames, given = [pl.DataFrame(schema=schema)], iter(rows)
-    while part := list(islice(given, ROWS_PER_FRAME)):
-        values = zip(*part, strict=True)
-        frames.append(pl.DataFrame(dict(zip(columns, map(list, values), strict=True)), schema=schema))
-    # polars hides the system's error when it writes a file, so a full disk could not be recognised.
-    content = io.BytesIO()
-    pl.concat(frames).write_parquet(content)
-    path.write_bytes(content.getbuffer())
+    return {name: kinds[kind] for name, kind in columns.items()}
+
+
+def _frames_of_blocks(blocks: Blocks, items: Sequence[str]) -> Iterator["pl.DataFrame"]:
+    import polars as pl
+
+    catalogue = pl.Series(items, dtype=pl.String)
+    for block in blocks:
+        listed = np.arange(block.items.shape[1]) < block.counts[:, None]
+        list_of_row, place = np.nonzero(listed)
+        account = pl.Series(block.accounts, dtype=pl.String).gather(list_of_row)
+        entries = (account, catalogue.gather(block.items[listed]), block.scores[listed], place + 1)
+        yield pl.DataFrame(dict(zip(COLUMNS, entries, strict=True)), schema_overrides=_schema(COLUMNS))
+
+
+@dataclass(frozen=True)
+class LineFormat:
+    """The parts of a line around the score, each a function of an account, an item id and a rank."""
+
+    header: str
+    account: Callable[[str], str]
+    item: Callable[[str], str]
+    rank: Callable[[int], str]
+
+
+def _csv_field(text: str) -> str:
+    """The text as the first field of a line, quoted where needed, with the comma behind it."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow([text, ""])
+    return line.getvalue()[:-1]
+
+
+def _json_text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+LINES = {
+    ".csv": LineFormat(",".join(COLUMNS) + "\n", _csv_field, _csv_field, ",{}\n".format),
+    ".jsonl": LineFormat(
+        "",
+        lambda account: f'{{"account_id": {_json_text(account)}, ',
+        lambda item: f'"item_id": {_json_text(item)}, "score": ',
+        ', "rank": {}}}\n'.format,
+    ),
+}
+
+
+def _write_lines(path: Path, blocks: Blocks, items: Sequence[str], form: LineFormat) -> None:
+    """Write a line for each entry; what does not differ between lists is formatted once."""
+    middles = [form.item(item) for item in items]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(form.header)
+        for block in blocks:
+            ends = [form.rank(rank) for rank in range(1, block.items.shape[1] + 1)]
+            for name, listed, scores in block.rows():
+                start = form.account(name)
+                entries = zip(listed, scores, ends, strict=False)
+                file.write("".join([f"{start}{middles[item]}{score!r}{end}" for item, score, end in entries]))
 
 
 WRITERS: dict[str, Callable[[Path, Columns, Rows], None]] = {
