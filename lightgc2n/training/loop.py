@@ -19,6 +19,7 @@ from torch.optim import Adam
 
 from lightgc2n.config import LARGEST_SEED, setting
 from lightgc2n.data.batches import EXACT, Sizes, TrainingBatch, sizes_of, training_batches
+from lightgc2n.data.dataset import Ints, Longs
 from lightgc2n.data.splits import Split, Training
 from lightgc2n.devices import device_of, keep_memory, peak_bytes
 from lightgc2n.errors import ScoreError
@@ -71,6 +72,14 @@ class OneProcess:
     """What the loop does differently where several processes train one model: this class is one process alone."""
 
     leads = True  # whether this process writes the run
+
+    def accounts(self, train: Training) -> int:
+        """The accounts of all processes."""
+        return train.accounts
+
+    def lengths(self, train: Training) -> Ints | Longs:
+        """The events of each training sequence of all processes."""
+        return np.diff(train.offsets)
 
     def batches(
         self, train: Training, rows: int, order: np.random.Generator, device: str, sizes: Sizes
@@ -125,7 +134,7 @@ class Steps:
             keep_memory()
         captured = process is ALONE and config.cuda_graph and device_of(device).has_cuda_graphs
         captured = captured and _can_be_captured(model, train)
-        self.rows = rows_per_step(model, train, config)
+        self.rows = rows_per_step(model, process.accounts(train), config)
         rate, decay = learning_rate_for(self.rows, config), config.weight_decay
         fused = True if captured else None  # None: torch chooses
         self.optimizer = Adam(model.parameters(), rate, weight_decay=decay, fused=fused, capturable=captured)
@@ -134,7 +143,7 @@ class Steps:
         self.run = CapturedStep(self._step) if captured else self._step
 
     def __len__(self) -> int:
-        return -(-int((np.diff(self.train.offsets) >= 2).sum()) // self.rows)
+        return -(-int((self.process.lengths(self.train) >= 2).sum()) // self.rows)
 
     def batches(self, epoch: int) -> Iterator[TrainingBatch]:
         """The batches of an epoch, in an order that follows from the seed and the epoch."""
@@ -155,14 +164,14 @@ class Steps:
         return {name: term.detach() for name, term in terms.items()}
 
 
-def rows_per_step(model: Model, train: Training, config: TrainingConfig) -> int:
+def rows_per_step(model: Model, accounts: int, config: TrainingConfig) -> int:
     """The sequences in one step.
 
     A model that encodes all accounts in every step gets at least `batch_share` of the accounts. With fewer sequences
     the cost of an epoch would grow with the square of the accounts.
     """
     share = config.batch_share if model.encodes_all_accounts else 0.0
-    return max(config.batch_size, math.ceil(share * train.accounts))
+    return max(config.batch_size, math.ceil(share * accounts))
 
 
 def learning_rate_for(rows: int, config: TrainingConfig) -> float:
@@ -329,7 +338,7 @@ def estimate(
     model: Model, split: Split, config: TrainingConfig, evaluate: Callable[[Model], float] | None, device: str = "cpu"
 ) -> Estimate | None:
     """Return the estimate; None for a short run. The model and the random state are not changed."""
-    steps = -(-int((np.diff(split.train.offsets) >= 2).sum()) // rows_per_step(model, split.train, config))
+    steps = -(-int((np.diff(split.train.offsets) >= 2).sum()) // rows_per_step(model, split.train.accounts, config))
     unit = device_of(device)
     with torch.random.fork_rng(devices=unit.random_devices()):
         trial = copy.deepcopy(model).to(device)

@@ -16,6 +16,7 @@ from torch.optim import Adam
 
 from lightgc2n.data.account_parts import AccountPart
 from lightgc2n.data.batches import Sizes, TrainingBatch, training_batch
+from lightgc2n.data.dataset import Ints
 from lightgc2n.data.splits import Split, Training
 from lightgc2n.layers.workers import Workers
 from lightgc2n.metrics.ranking import SELECTION_CUTOFF, reciprocal_rank
@@ -116,6 +117,12 @@ class PartOfAccounts(ManyProcesses):
     def __init__(self, workers: Workers, part: AccountPart) -> None:
         super().__init__(workers)
         self.part = part
+
+    def accounts(self, train: Training) -> int:
+        return self.part.accounts
+
+    def lengths(self, train: Training) -> Ints:
+        return self.part.lengths
 
     def batches(
         self, train: Training, rows: int, order: np.random.Generator, device: str, sizes: Sizes

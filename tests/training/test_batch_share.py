@@ -1,15 +1,17 @@
 """Steps grow with the accounts where every step encodes all of them, and not where today's sizes end."""
 
-from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from lightgc2n.data.splits import SplitConfig, Training, split_dataset
+from lightgc2n.data.account_parts import part_of_split
+from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.models.contract import Model
 from lightgc2n.training.loop import Steps, TrainingConfig, learning_rate_for, rows_per_step, train
 from lightgc2n.training.run import new_model
+from lightgc2n.training.worker_steps import PartOfAccounts
 from tests.worlds import WORLDS
 
 SPLIT = split_dataset(WORLDS["tastes"], SplitConfig())
@@ -19,26 +21,22 @@ def fresh(name: str = "lightgc2n") -> Model:
     return new_model(name, SPLIT, {}, 0)
 
 
-def of_size(accounts: int) -> Training:
-    return replace(SPLIT.train, accounts=accounts)
-
-
 @pytest.mark.parametrize(("accounts", "rows"), [(13_714, 256), (32_768, 256), (64_000, 500), (1_000_000, 7_813)])
 def test_a_step_has_a_128th_of_the_accounts_but_not_less_than_the_batch_size(accounts: int, rows: int) -> None:
-    assert rows_per_step(fresh(), of_size(accounts), TrainingConfig()) == rows
+    assert rows_per_step(fresh(), accounts, TrainingConfig()) == rows
 
 
 def test_every_variant_has_the_same_steps() -> None:
     for name in ("lightgc2n-wo-a", "lightgc2n-wo-c"):
-        assert rows_per_step(fresh(name), of_size(1_000_000), TrainingConfig()) == 7_813
+        assert rows_per_step(fresh(name), 1_000_000, TrainingConfig()) == 7_813
 
 
 def test_a_model_that_does_not_encode_all_accounts_keeps_its_batch_size() -> None:
-    assert rows_per_step(fresh("lightgc2n-plus"), of_size(1_000_000), TrainingConfig()) == 256
+    assert rows_per_step(fresh("lightgc2n-plus"), 1_000_000, TrainingConfig()) == 256
 
 
 def test_without_a_share_the_batch_size_decides() -> None:
-    assert rows_per_step(fresh(), of_size(1_000_000), TrainingConfig(batch_size=100, batch_share=0.0)) == 100
+    assert rows_per_step(fresh(), 1_000_000, TrainingConfig(batch_size=100, batch_share=0.0)) == 100
 
 
 @pytest.mark.parametrize(("rows", "factor"), [(256, 1.0), (1024, 2.0), (4096, 4.0), (65_536, 4.0)])
@@ -54,6 +52,15 @@ def test_steps_train_all_sequences_once_with_the_enlarged_size_and_rate() -> Non
     assert len(batches) == len(steps) == 4
     assert sorted(torch.cat([batch.account for batch in batches]).tolist()) == list(range(accounts))
     assert steps.optimizer.param_groups[0]["lr"] == pytest.approx(0.02)
+
+
+def test_a_worker_with_a_part_of_the_accounts_takes_the_steps_of_the_whole() -> None:
+    config = TrainingConfig(batch_size=4, batch_share=0.25)
+    part = part_of_split(SPLIT, 1, 3)
+    whole = Steps(fresh(), SPLIT.train, config, "cpu")
+    own = Steps(fresh(), part.train, config, "cpu", PartOfAccounts(SimpleNamespace(number=1), part))
+    assert (own.rows, len(own)) == (whole.rows, len(whole))
+    assert len(list(own.batches(0))) == len(whole)
 
 
 def test_on_few_accounts_the_share_changes_no_digit() -> None:
