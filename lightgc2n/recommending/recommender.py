@@ -15,17 +15,17 @@ from typing import TypedDict, Unpack
 import numpy as np
 
 from lightgc2n.data.catalogue import Catalogue, titles_of
-from lightgc2n.data.dataset import Dataset, Ints, Longs
+from lightgc2n.data.dataset import Dataset, Ints
 from lightgc2n.data.splits import Queries
 from lightgc2n.errors import HISTORY, DataError, SettingError, option
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Logs, newest_sessions
 from lightgc2n.progress import step
+from lightgc2n.recommending.list_blocks import ListBlock, block_of, remarks
 from lightgc2n.recommending.people_report import by_weight, people_report, top_items_for_all
 from lightgc2n.recommending.queries import (
     Events,
     Flags,
-    Floats,
     History,
     PreparedQuery,
     QueryBatch,
@@ -40,7 +40,6 @@ from lightgc2n.recommending.queries import (
 from lightgc2n.recommending.results import (
     AccountPeople,
     Interaction,
-    ListBlock,
     Ownership,
     Recommendation,
     Recommendations,
@@ -110,7 +109,7 @@ class Recommender:
         with step("recommending, accounts", total=len(names)) as shown:
             for scores, items in self.scorer.top_items([batch]):
                 part = slice(int(shown.done), int(shown.done) + len(items))
-                yield _block(names[part], batch.lengths[part], scores, items)
+                yield block_of(names[part], batch.lengths[part], scores, items)
                 shown.advance(len(items))
 
     def _batch_of_accounts(
@@ -384,23 +383,7 @@ class Recommender:
         ids = self.dataset.items
         ranked = enumerate(zip(items, scores, strict=True), start=1)
         listed = tuple(Recommendation(ids[item], score, rank) for rank, (item, score) in ranked)
-        return Recommendations(name, listed, length == 0, (*notes, *_remarks(length, len(items))))
-
-
-def _block(names: Sequence[str], lengths: Longs, scores: Floats, items: Longs) -> ListBlock:
-    """The lists made from histories of these lengths."""
-    counts = np.isfinite(scores).sum(axis=1)
-    unusual = np.flatnonzero((lengths == 0) | (counts == 0)).tolist()
-    notes = [(names[row], note) for row in unusual for note in _remarks(int(lengths[row]), int(counts[row]))]
-    return ListBlock(names, items, scores, counts, notes)
-
-
-def _remarks(length: int, count: int) -> Iterator[str]:
-    """Notes on a list with `count` items, made from a history of this length."""
-    if length == 0:
-        yield "no history: the most popular items"
-    if count == 0:
-        yield "no item is left to list"
+        return Recommendations(name, listed, length == 0, (*notes, *remarks(length, len(items))))
 
 
 def logs_of(histories: Sequence[History], finder: PeopleFinder) -> Logs:

@@ -1,11 +1,8 @@
 """What a recommender returns: lists of items, the latent users of a history, and the people behind an account."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, overload
-
-import numpy as np
-import numpy.typing as npt
+from typing import NamedTuple, overload
 
 
 class Recommendation(NamedTuple):
@@ -34,26 +31,6 @@ class Recommendations(Sequence[Recommendation]):
 
     def __len__(self) -> int:
         return len(self.items)
-
-
-@dataclass(frozen=True)
-class ListBlock:
-    """The lists of several accounts as arrays, best item first: what is written for very many accounts.
-
-    Shapes: Q accounts, K list length.
-    """
-
-    accounts: Sequence[str]
-    items: npt.NDArray[np.int64]  # [Q, K] numbers of items
-    scores: npt.NDArray[np.floating[Any]]  # [Q, K]
-    counts: npt.NDArray[np.int64]  # [Q] entries of each list; what comes behind them in the other arrays means nothing
-    notes: Sequence[tuple[str, str]]  # an account, and a remark on its list
-
-    def rows(self) -> Iterator[tuple[str, list[int], list[float]]]:
-        """The account, the items and the scores of each list."""
-        lists = zip(self.accounts, self.items.tolist(), self.scores.tolist(), self.counts.tolist(), strict=True)
-        for account, items, scores, count in lists:
-            yield account, items[:count], scores[:count]
 
 
 class Interaction(NamedTuple):

@@ -16,8 +16,9 @@ import numpy as np
 
 from lightgc2n.errors import OUT, OutputError
 from lightgc2n.files.atomic_writes import new_file, refuse_existing
+from lightgc2n.recommending.list_blocks import ListBlock
 from lightgc2n.recommending.people_report import Example
-from lightgc2n.recommending.results import ListBlock, Recommendations
+from lightgc2n.recommending.results import Recommendations
 
 if TYPE_CHECKING:
     import polars as pl

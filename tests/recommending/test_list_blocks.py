@@ -7,8 +7,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from lightgc2n.recommending.list_blocks import ListBlock
 from lightgc2n.recommending.recommender import Recommender
-from lightgc2n.recommending.results import ListBlock, Recommendation, Recommendations
+from lightgc2n.recommending.results import Recommendation, Recommendations
 from lightgc2n.recommending.write_recommendations import write_list_blocks, write_recommendations
 from tests.recommending.test_recommender import recommender, world  # noqa: F401
 
