@@ -93,7 +93,7 @@ def _print(result: "Audit", as_json: bool) -> None:
     table.add_column("what")
     for name in ("count", "of", "share"):
         table.add_column(name, justify="right")
-    table.add_column("read as")
+    table.add_column("read as", no_wrap=True)
     for finding in result.findings:
         count = "-" if finding.count is None else f"{finding.count:,}"
         reading = "LEAK" if finding.leaks else "no leak" if finding.role == "leak" else finding.role

@@ -25,7 +25,7 @@ def evaluate(
     """Rank the test targets of a run with its best weights."""
     from lightgc2n.devices import choose_device
     from lightgc2n.experiments.compare import measured
-    from lightgc2n.experiments.comparison_tables import comparison_notes, comparison_tables
+    from lightgc2n.experiments.comparison_tables import comparison_notes, comparison_tables, run_tables
     from lightgc2n.training.run import evaluate_run
 
     tested = evaluate_run(run, data, choose_device(device), fold_in)
@@ -33,6 +33,5 @@ def evaluate(
     if json:
         print_json(result)
         return
-    print_results(comparison_tables(result), comparison_notes(result))
-    if hidden := result["cutoffs"][1:-1]:
-        typer.echo(f"Also measured at {', '.join(map(str, hidden))}: see --json.")
+    tables = run_tables if len(result["models"]) == 1 else comparison_tables
+    print_results(tables(result), comparison_notes(result))

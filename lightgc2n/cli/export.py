@@ -41,6 +41,7 @@ def export(
     if json:
         print_json({"out": str(out), "bytes": sizes, **config})
         return
-    for part, size in sizes.items():
-        typer.echo(f"{part}: {size / 1e6:.2f} MB")
+    model, people, ids, server = (f"{size / 1e6:.2f} MB" for size in sizes.values())
+    typer.echo(f"model: {model}, of which {people} to find people; ids and titles: {ids}")
+    typer.echo(f"server/, the histories of accounts: {server}")
     typer.echo(f"written to {out}; open its page with: lightgc2n serve {out}")

@@ -132,7 +132,17 @@ def _show(preview: "Preview", as_json: bool) -> None:
         roles = tuple(preview.first[0])
         headings = tuple(f"{role} ({preview.columns[role]})" if role in preview.columns else role for role in roles)
         rows = tuple(tuple(Cell(row[role]) for role in roles) for row in preview.first)
-        print_results([Table("rows", f"First rows as they would be read ({preview.format})", headings, rows)])
+        print_results(
+            [
+                Table(
+                    "rows",
+                    f"First rows as they would be read ({preview.format})",
+                    headings,
+                    rows,
+                    text_columns=len(roles),
+                )
+            ]
+        )
     for note in preview.notes:
         typer.echo(note)
     if preview.unused:
@@ -145,4 +155,5 @@ def _show(preview: "Preview", as_json: bool) -> None:
         typer.echo(f"  {line}")
     if bad:
         typer.echo("A bad row stops the import; --skip-bad skips bad rows and lists them in rejected.tsv.")
-    typer.echo("Nothing was written. Import the log with the same options and --out DIR.")
+    left = counts["rows"] - filtered - bad
+    typer.echo("Nothing was written." + (" Import the log with the same options and --out DIR." if left else ""))

@@ -1,8 +1,10 @@
 """The `lightgc2n` command: all sub-commands, help texts without types beside flags, and errors without tracebacks."""
 
+import inspect
 import os
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -43,9 +45,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     cls=PlainGroup,
 )
+
+
+def _help_of(command: Callable[..., None]) -> str:
+    """The docstring with each paragraph on one line, so that the terminal alone breaks lines."""
+    return "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n"))
+
+
 for group, names in GROUPS.items():
     for name in names:
-        app.command(name, cls=PlainCommand, rich_help_panel=group)(COMMANDS[name])
+        app.command(name, cls=PlainCommand, rich_help_panel=group, help=_help_of(COMMANDS[name]))(COMMANDS[name])
 RESUMABLE = ("train", "tune", "compare", "experiment")
 
 

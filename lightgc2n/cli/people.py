@@ -1,5 +1,6 @@
 """`lightgc2n people`: show how many people use an account, who did what, and a list for each person."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -162,15 +163,22 @@ def _summarise(run: Path, data: Path | None, out: Path | None, force: bool, json
     for number, count in enumerate(found.counts, start=1):
         one = clear.get(number)
         example = "-" if one is None else f"{escape(one.account)} ({one.events:,} events, {100 * one.confidence:.0f} %)"
-        table.add_row(str(number), f"{count:,}", f"{100 * count / max(found.accounts, 1):.0f} %", example)
+        table.add_row(str(number), f"{count:,}", _share(count, found.accounts), example)
     print_table(table)
     if rows:
         summary = summary_of(rows)
         shared, sure = (100 * summary[name] for name in ("shared", "mean_confidence"))
         typer.echo(
-            f"{shared:.0f} % are shared, with {summary['mean_people']:.2f} people each; mean confidence {sure:.0f} %."
+            f"{shared:.0f} % are shared. On average {summary['mean_people']:.2f} people use an account; "
+            f"the mean confidence is {sure:.0f} %."
         )
     typer.echo("Counts are estimates; with too little evidence for more an account counts as one person.")
+
+
+def _share(count: int, of: int) -> str:
+    """A share in whole percent, halves rounded up as on the page."""
+    percent = 100 * count / max(of, 1)
+    return "< 1 %" if 0 < percent < 0.5 else f"{math.floor(percent + 0.5)} %"
 
 
 def _as_json(result: "AccountPeople", titles: dict[str, str]) -> dict[str, Any]:

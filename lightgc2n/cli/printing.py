@@ -45,7 +45,8 @@ def print_table(table: Table) -> None:
     """Print a table to stdout: whole where it fits, else in parts that fit the terminal; text wraps, numbers do not."""
     console = Console(highlight=False)
     for place, column in enumerate(table.columns):
-        if column.no_wrap or place == 0 or column.justify == "right":
+        is_name = place == 0 and _width(column) <= console.width // 2
+        if column.no_wrap or is_name or column.justify == "right":
             column.no_wrap, column.min_width = True, _width(column)
     if not (console.is_terminal or "COLUMNS" in os.environ):
         console.width = max(console.width, _widths(console, table).maximum)  # a file or a pipe has no width
@@ -109,6 +110,9 @@ def print_manifest(manifest: dict[str, Any], out: Path, as_json: bool) -> None:
     if as_json:
         print_json({"out": str(out), **{key: manifest[key] for key in ("name", "kind", "counts", "domains", "notes")}})
         return
-    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in manifest["counts"].items() if count)
+    accounts = manifest["counts"]["accounts"]
+    same = [name for name in ("accounts_with_events", "sequences") if manifest["counts"].get(name) == accounts]
+    shown = {name.replace("_", " "): count for name, count in manifest["counts"].items() if count and name not in same}
+    counts = ", ".join(f"{count:,} {name if count > 1 else name.replace('s', '', 1)}" for name, count in shown.items())
     typer.echo(f"{manifest['name']}: {counts}")
     typer.echo(f"written to {out}")

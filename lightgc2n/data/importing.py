@@ -227,7 +227,7 @@ def _read_events(source: Source, options: ImportOptions, tally: Tally, progress:
     if not columns or not len(columns["account"]):
         content = f"{tally.rejected:,} bad rows only" if tally.rejected else "none"
         passing = f" that pass {WHERE} {options.where!r}" if tally.filtered else ""
-        raise DataError(f"{path}: expected events{passing}, found {content}.")
+        raise DataError(f"{path}: expected events{passing}, found {content}{tally.found_instead()}.")
     if len(names := coders["domain"].ids()) > MOST_DOMAINS:
         raise DataError(
             f"{path}: column {reader.columns['domain']}: expected at most {MOST_DOMAINS} domains, "

@@ -39,6 +39,33 @@ def comparison_tables(result: dict[str, Any]) -> Iterator[Table]:
     yield _table("cost", "cost", COST_HEADINGS, costs)
 
 
+def run_tables(result: dict[str, Any]) -> Iterator[Table]:
+    """One model: its metrics with intervals, the decisive one on each kind of target, and the cost, a row for each."""
+    ((name, facts),) = result["models"].items()
+    metric, protocol = decisive_metric(result), result["split"]["protocol"]
+    caption = "\n".join([f"{result['dataset']['name']}, protocol {protocol}, %", *result["stamps"]])
+    values = facts["metrics"]["all"]
+    metrics = [one for one in values if one != "queries"]
+    rows = ((one, _percent(values[one]["value"]), _interval(values[one])) for one in metrics)
+    yield _plain("metrics", caption, (name, "value", "95 % interval"), rows)
+    subsets = facts["metrics"].items()
+    by_target = (
+        (one, f"{of['queries']:,}", _percent(of[metric]["value"]), _interval(of[metric])) for one, of in subsets
+    )
+    yield _plain("targets", f"{metric} by target, %", ("targets", "queries", metric, "95 % interval"), by_target)
+    costs = zip(COST_HEADINGS, cost_cells(facts), strict=True)
+    texts = ((name, cell.text) for name, cell in costs if cell.text != "-" and name != "s in all")
+    yield _plain("cost", "", ("cost", ""), texts)
+
+
+def _plain(name: str, caption: str, headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
+    return Table(name, caption, headings, tuple(tuple(map(Cell, row)) for row in rows))
+
+
+def _interval(value: dict[str, float]) -> str:
+    return f"{_percent(value['low'])} to {_percent(value['high'])}"
+
+
 def _beyond_rows(beyond: dict[str, dict[str, dict[str, float]]]) -> dict[str, list[Cell]]:
     """Coverage in percent, novelty in bits, diversity and popularity bias, each with its interval."""
     rows = {}
@@ -59,8 +86,8 @@ def comparison_notes(result: dict[str, Any]) -> Iterator[str]:
     yield (
         f"{counts['test_queries']:,} test targets of {counts['test_accounts']:,} accounts, ranked among {catalogue}; "
         f"{counts['test_repeat_targets']:,} repeat an item of the history, "
-        f"{counts['test_targets_unseen_in_training']:,} never occur in training. "
-        f"p: paired test on {decisive_metric(result)} against the best."
+        f"{counts['test_targets_unseen_in_training']:,} never occur in training."
+        + (f" p: paired test on {decisive_metric(result)} against the best." if len(result["models"]) > 1 else "")
     )
     if any(facts.get("ended_by") == "budget" for facts in result["models"].values()):
         yield BUDGET_NOTE

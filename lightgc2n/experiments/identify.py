@@ -193,7 +193,7 @@ def _with_finder(methods: Mapping[str, Method], logs: Logs, options: IdentifyOpt
     """Give the methods that need one the same people finder, learned once."""
     if not any(method.finder for method in methods.values()):
         return dict(methods)
-    say("finding people is learned once, from training events")
+    say("learning to find people, once for all methods, from training events")
     finder = PeopleFinder.learn(logs.training or logs, np.random.default_rng(options.seed))
     return {
         name: replace(one, find=partial(one.find, finder=finder)) if one.finder else one

@@ -18,6 +18,7 @@ TEMPORARY = ".lightgc2n-tmp-"  # prefix of unfinished files; a killed process ma
 TEMPORARY_NAME = re.compile(re.escape(TEMPORARY) + r"[0-9a-f]{8}-.+", re.DOTALL)
 CLAIM = ".lightgc2n.json"  # in folders that commands fill step by step
 FILE, FOLDER, OTHER = "file", "folder", "other"  # types of entries of a folder
+KNOWN = {"manifest.json": "a prepared dataset", "run.json": "a run", "config.json": "a bundle"}  # by marker
 MADE_BY = re.compile(r"lightgc2n [0-9][0-9A-Za-z.+-]*")
 
 
@@ -91,6 +92,11 @@ def is_made_by_us(path: Path) -> bool:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
     return isinstance(made_by, str) and MADE_BY.fullmatch(made_by) is not None
+
+
+def kind_found(folder: Path) -> str:
+    """Return a sentence on what a folder is, for an error that expected another kind; empty if it is none of ours."""
+    return next((f"It is {kind}. " for marker, kind in KNOWN.items() if (folder / marker).is_file()), "")
 
 
 def is_temporary(name: str) -> bool:

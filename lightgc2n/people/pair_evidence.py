@@ -89,8 +89,12 @@ def gradients(rows: Floats, target: Floats, weights: Weights) -> Weights:
     return rows.T @ inside, inside.sum(axis=0), hidden.T @ error, rows.T @ error, error.sum(keepdims=True)
 
 
-def learn_contrast(features: Floats, target: Floats, random: Random) -> Contrast:
-    """Train the network to separate pairs of one account (1) from pairs of two (0); neutral if a class is missing."""
+def learn_contrast(features: Floats, target: Floats, random: Random, part: str = "") -> Contrast:
+    """Train the network to separate pairs of one account (1) from pairs of two (0); neutral if a class is missing.
+
+    Args:
+        part: which part of the work this is, for the progress.
+    """
     width = features.shape[1]
     weights = tuple(
         part.astype(np.float32)
@@ -107,14 +111,14 @@ def learn_contrast(features: Floats, target: Floats, random: Random) -> Contrast
     centre, spread = features.mean(axis=0), features.std(axis=0)
     spread = np.where(spread > SMALLEST_SPREAD, spread, np.inf)  # ignore constant features
     rows, share = scale(features, centre, spread), float(target.mean())
-    return Contrast(centre, spread, _descend(rows, target, weights, random), float(np.log(share / (1 - share))))
+    return Contrast(centre, spread, _descend(rows, target, weights, random, part), float(np.log(share / (1 - share))))
 
 
-def _descend(rows: Floats, target: Floats, weights: Weights, random: Random) -> Weights:
+def _descend(rows: Floats, target: Floats, weights: Weights, random: Random, part: str) -> Weights:
     """Run Adam with a rate that decays to zero."""
     steps = -(-EPOCHS * len(rows) // BATCH)
     mean, square = ([np.zeros_like(part) for part in weights] for _ in range(2))
-    for step in tracked("finding people: pairs of sessions", range(1, steps + 1)):
+    for step in tracked(f"finding people: pairs of sessions{part}", range(1, steps + 1)):
         drawn = random.integers(len(rows), size=BATCH)
         rate, moved = RATE * (1 - step / steps), []
         for place, slope in enumerate(gradients(rows[drawn], target[drawn], weights)):
@@ -159,19 +163,19 @@ def learn(training: Logs, random: Random, pairs: int = PAIRS) -> Learned:
 def _learned_contrast(sessions: Sessions, fold: Longs, gap: float | None, pairs: int, random: Random) -> Contrast:
     """Learn the contrast of pairs; a first one from strangers of the same days says how much dates tell."""
 
-    def learned(of_any_time: float, most: int, described: Sessions) -> Contrast:
+    def learned(of_any_time: float, most: int, described: Sessions, part: str = "") -> Contrast:
         inside = pairs_inside(sessions, most, random)
         across = pairs_of_strangers(sessions, fold, gap, inside, of_any_time, random)
         one, other = (np.concatenate(sides) for sides in zip(inside, across, strict=True))
         target = np.repeat([1.0, 0.0], [len(inside[0]), len(across[0])])
-        return learn_contrast(pair_features(described, one, other), target, random)
+        return learn_contrast(pair_features(described, one, other), target, random, part)
 
     if sessions.begun is None:
         return learned(1.0, pairs, sessions)
     plain = sessions.without_dates()
-    pilot = learned(0.0, min(pairs, PILOT_PAIRS), plain)
+    pilot = learned(0.0, min(pairs, PILOT_PAIRS), plain, ", part 1 of 2")
     share = share_of_any_time(sessions, lambda places: evidence(plain, pilot, places), random)
-    return learned(share, pairs, sessions)
+    return learned(share, pairs, sessions, ", part 2 of 2")
 
 
 def learned_from(training: Logs, random: Random) -> Longs:

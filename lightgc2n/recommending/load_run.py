@@ -136,7 +136,7 @@ def finder_for(train: Training, place: FinderPlace | None) -> PeopleFinder:
         recover(place.folder)
     if place is not None and place.folder.exists():
         return load_finder(place.folder, place.of)
-    say("finding people is learned once, from the training logs of the run")
+    say("learning to find people, once for this run, from its training logs")
     finder = PeopleFinder.learn(Logs.of_training(train), np.random.default_rng(SEED))
     if place is not None:
         _save(finder, place)

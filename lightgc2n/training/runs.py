@@ -32,7 +32,7 @@ from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import SplitConfig
 from lightgc2n.errors import DATA, OUT, DataError, OutputError, SettingError, option
 from lightgc2n.files.atomic_writes import new_file, remove_leftovers
-from lightgc2n.files.folder_kinds import FolderKind, is_temporary, refuse_linked
+from lightgc2n.files.folder_kinds import FolderKind, is_temporary, kind_found, refuse_linked
 from lightgc2n.files.writer_lock import make_folders, recover
 from lightgc2n.models.contract import Model
 from lightgc2n.training.checkpoints import (
@@ -266,7 +266,8 @@ def read_run(folder: Path) -> dict[str, Any]:
     try:
         return dict(json.loads((folder / RUN).read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"{folder}: not a run (no {RUN}). Make one with: {TRAIN}") from None
+        advice = f"{kind_found(folder)}Make a run with: {TRAIN}"
+        raise DataError(f"{folder}: not a run (no {RUN}). {advice}") from None
     except (OSError, ValueError, TypeError) as problem:
         raise DataError(f"{folder / RUN}: not the description of a run: {problem}. Train it again.") from None
 

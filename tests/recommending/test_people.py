@@ -24,7 +24,7 @@ from lightgc2n.training.runs import RunPlan
 from tests.cli.test_commands import Done, run
 from tests.worlds import dataset_of, tastes_world
 
-LEARNED = "learned once"
+LEARNED = "learning to find people"
 
 
 @pytest.fixture(scope="module")

@@ -101,7 +101,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def overlooked(columns: Mapping[str, str], first: Mapping[str, str]) -> list[str]:
-    """Return hints at columns that are not used but look like times or titles, where none are named.
+    """Return hints at columns that are not used but look like times, titles or kinds of events, where none are named.
 
     Args:
         first: a value of each column that is not used.
@@ -113,6 +113,10 @@ def overlooked(columns: Mapping[str, str], first: Mapping[str, str]) -> list[str
     if "title" not in columns:
         titles = (name for name in first if TITLE_NAME.search(plain_name(name)))
         hints += [f"column {name!r} looks like titles: name it as the title column to keep them" for name in titles]
+    if FILTER not in columns:
+        kinds = [name for name in first if plain_name(name) in KINDS]
+        how = "to leave out rows that were only shown or not liked, give --where (in Python: where=)"
+        hints += [f"{listed(kinds)}: {how}"] if kinds else []
     return hints
 
 
@@ -143,6 +147,7 @@ COMPACT_DATE = r"^(19|20|21)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"  # 202311
 LOCAL_DATE = r"^(\d{1,2})([./-])(\d{1,2})[./-]\d{4}(?:([ T])\d{1,2}:\d\d(:\d\d)?)?$"
 ISO_DATE = r"^\d{4}[-/]\d{1,2}[-/]\d{1,2}([ T]|$)"
 TITLE_NAME = re.compile("title|titel|name|bezeichnung|titre|titulo")  # of a column that is not used
+KINDS = {"event", "eventtype", "action", "interaction", "rating", "stars", "feedback"}  # columns to filter rows by
 TIME_FORMAT = option("--time-format", "time_format=")
 
 

@@ -238,5 +238,6 @@ def check_rows(
 
 def good_rows(checked: pl.DataFrame, columns: Mapping[str, str], tally: Tally) -> pl.DataFrame:
     """Return the rows to keep by role; count those that the filter leaves out."""
-    tally.filtered += int(checked["filtered"].sum())
+    if FILTER in columns:
+        tally.leave_out(checked.filter("filtered")[FILTER])
     return checked.filter(~pl.col("bad") & ~pl.col("filtered")).select(role for role in columns if role != FILTER)

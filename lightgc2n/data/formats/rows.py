@@ -12,6 +12,7 @@ from lightgc2n.errors import DataError, SettingError, option
 
 LONGEST_ID = 1024
 SHOWN = 60
+SHOWN_VALUES = 4
 NOT_UTF8 = "expected UTF-8"
 SKIP_BAD = option("--skip-bad", "skip_bad=True")
 BadRow = tuple[int, str, str, str]  # line, column, reason, text
@@ -36,6 +37,7 @@ class Tally:
         self._path = folder / "rejected.tsv" if folder else None
         self.rows = self.read = self.rejected = 0
         self.filtered = 0  # rows that the row filter leaves out
+        self.left_out: dict[str, None] = {}  # some values of these rows
         self.joined_rows = self.joined_lines = 0  # rows with line breaks inside quotes
 
     def reject(self, path: Path, bad: Sequence[BadRow], place: str = "{path}:{line}") -> None:
@@ -54,6 +56,18 @@ class Tally:
             for line, column, reason, text in bad:
                 file.write("\t".join((shown(path.name), str(line), shown(column), reason, shown(text))) + "\n")
         self.rejected += len(bad)
+
+    def leave_out(self, values: pl.Series) -> None:
+        """Count rows that the row filter leaves out, given the values of its column; keep some of the values."""
+        self.filtered += len(values)
+        if len(self.left_out) < SHOWN_VALUES:
+            kinds = values.drop_nulls().unique(maintain_order=True).head(SHOWN_VALUES)
+            self.left_out |= dict.fromkeys(str(kind) for kind in kinds)
+
+    def found_instead(self) -> str:
+        """Return a clause with some values of the rows that the filter left out; empty without any."""
+        kinds = [repr(shown(kind, 20)) for kind in list(self.left_out)[:SHOWN_VALUES]]
+        return f"; the column holds, for example, {', '.join(kinds)}" if kinds else ""
 
     def check(self, where: str) -> None:
         """Raise an error unless every row of the files was either read or rejected."""
