@@ -89,6 +89,11 @@ class Evaluation(Comparison):
         >>> tested["MRR@20"], tested.metrics
     """
 
+    def _tables(self) -> "Sequence[Table]":
+        from lightgc2n.experiments.comparison_tables import run_tables
+
+        return [next(run_tables(self.result))]
+
     @property
     def metrics(self) -> dict[str, float]:
         """Each metric of the run, as a fraction."""

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from lightgc2n.data.formats.event_tables import TableReader
 from lightgc2n.data.formats.file_formats import LINES
 from lightgc2n.data.formats.rows import FILTER, BadRow, Tally
 from lightgc2n.data.importing import ImportOptions, check_options, detect_source, read_source, table_reader
@@ -67,7 +66,7 @@ def preview_import(path: Path, options: ImportOptions) -> Preview:
     notes = [reader.times.describe()] if reader.times else ["no time column: events keep the order of the file"]
     if source.format == "csv":
         notes = [f"fields separated by {options.delimiter or source.delimiter!r}", *notes]
-    notes += reader.hints if isinstance(reader, TableReader) else []
+    notes += reader.hints
     if tally.filtered == tally.rows:
         notes.append(f"no row passes {options.where!r}{tally.found_instead()}")
     rows = [{role: _text(role, value) for role, value in row.items()} for row in first.to_dicts()]

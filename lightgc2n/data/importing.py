@@ -265,7 +265,7 @@ def column_notes(reader: TypedReader | TableReader, source: Source) -> list[str]
         rows = "rows" if source.frame is not None else "file"
         advice = "; name the time column if there is one" if left else ""
         notes.append(f"no time column: events keep the order of the {rows}{advice}")
-    return notes + (reader.hints if isinstance(reader, TableReader) else [])
+    return notes + reader.hints
 
 
 def table_reader(source: Source, options: ImportOptions, tally: Tally) -> TypedReader | TableReader:

@@ -99,6 +99,8 @@ def test_json_is_all_that_stdout_holds(words: list[str], households: Path, tmp_p
         (["identify", "DATA", "--methods", "one-persn"], "Did you mean 'one-person'?"),
         (["identify", "DATA", "--accounts", "tests"], "Did you mean 'test'?"),
         (["identify", "DATA", "--run", "nowhere"], "nowhere: not a run"),
+        (["evaluate", "DATA"], "It is a prepared dataset. Make a run with: lightgc2n train DIR --out RUN"),
+        (["serve", "DATA"], "(no config.json). It is a prepared dataset."),
     ],
 )
 def test_user_errors_are_one_sentence(

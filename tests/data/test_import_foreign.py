@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from lightgc2n.data.dataset import load_dataset
@@ -144,7 +145,7 @@ def test_a_row_that_is_left_out_is_not_checked_and_one_that_cannot_be_compared_i
         ("a > 1 and b > 2", "expected one comparison"),
         ("n > x", "expected a number after >"),
         ("nn > 2", "no column 'nn' for where=. Did you mean 'n'?"),
-        ("n > 9", r"expected events that pass where= 'n > 9', found none"),
+        ("n > 9", r"expected events that pass where= 'n > 9', found none; the column holds, for example, '5'."),
     ],
 )
 def test_a_comparison_that_cannot_be_used(tmp_path: Path, where: str, problem: str) -> None:
@@ -169,6 +170,24 @@ def test_a_preview_writes_nothing_and_counts_what_would_be_skipped(tmp_path: Pat
     ]
     assert "fields separated by ';'" in preview.notes
     assert [file.name for file in tmp_path.iterdir()] == ["log.csv"]
+
+
+def test_a_preview_names_values_where_no_row_passes_the_filter(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("user,item,event\na,x,play\na,y,impression\na,y,play\nb,x,\n")
+    preview = preview_import(tmp_path / "log.csv", ImportOptions(where="event = paly"))
+    assert "no row passes 'event = paly'; the column holds, for example, 'play', 'impression'" in preview.notes
+    done = run("import", tmp_path / "log.csv", "--where", "event=paly", "--dry-run")
+    assert done.stdout.endswith("Nothing was written.\n")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_columns_that_rows_may_be_filtered_by_are_named(tmp_path: Path, suffix: str) -> None:
+    frame = pl.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "event": ["play", "seen"], "Rating": [5, 1]})
+    write = frame.write_csv if suffix == "csv" else frame.write_parquet
+    write(tmp_path / f"log.{suffix}")
+    hint = "'event', 'Rating': to leave out rows that were only shown or not liked, give --where (in Python: where=)"
+    assert hint in preview_import(tmp_path / f"log.{suffix}", ImportOptions()).notes
+    assert hint not in preview_import(tmp_path / f"log.{suffix}", ImportOptions(where="event=play")).notes
 
 
 def test_a_preview_of_sequences(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,10 @@ def test_it_fits_a_phone(browser: Any, report: str, scheme: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     first = page.locator(".opening .scroll").first
     assert first.evaluate("box => box.scrollWidth == box.clientWidth"), "the first table is seen whole"
+    for summary in page.locator(".verdicts summary").all():
+        boxes = [part.bounding_box() for part in summary.locator(".claim, .word").all()]
+        assert all(above["y"] + above["height"] <= below["y"] + 1 for above, below in pairwise(boxes))
+        assert all(box["x"] + box["width"] <= 390 for box in boxes)
     wide = page.locator(".table .scroll").first
     assert wide.evaluate("box => box.scrollWidth > box.clientWidth"), "Table 1 scrolls inside its own box"
     name = page.locator(".table tbody th .name").first

@@ -36,7 +36,11 @@ HEADER = option("--columns", "header=")
 
 
 def find_columns(
-    names: Sequence[str], chosen: Mapping[str, str], where: str, row_filter: RowFilter | None = None
+    names: Sequence[str],
+    chosen: Mapping[str, str],
+    where: str,
+    row_filter: RowFilter | None = None,
+    typed: bool = False,
 ) -> dict[str, str]:
     """Return the column name of each role that the table has; account and item are required.
 
@@ -44,6 +48,7 @@ def find_columns(
         chosen: the columns that the caller has named, by role.
         where: file and line of the header, for errors.
         row_filter: its column gets the role `filter`; it may have another role too.
+        typed: the table is Parquet or a data frame, whose columns always have names.
     """
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
@@ -66,7 +71,7 @@ def find_columns(
         if role not in columns:
             raise DataError(
                 f"{where}: no column looks like the {role}. Found: {listed(names)}. "
-                f"Name it with {_of(role)}, or give {HEADER} if the file has no header."
+                f"Name it with {_of(role)}{'' if typed else f', or give {HEADER} if the file has no header'}."
             )
     for name in set(columns.values()):
         roles = [role for role, column in columns.items() if column == name]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import polars as pl
 
-from lightgc2n.data.formats.columns import TimeReader, find_columns, time_reader
+from lightgc2n.data.formats.columns import TimeReader, find_columns, overlooked, time_reader
 from lightgc2n.data.formats.event_tables import LINE, TEXT, TIME_SAMPLE, check_rows, good_rows
 from lightgc2n.data.formats.rows import RowFilter, Tally, shown
 from lightgc2n.errors import DataError
@@ -38,6 +38,7 @@ class TypedReader(ABC):
     names: list[str] = field(default_factory=list)  # all columns of the table
     columns: dict[str, str] = field(default_factory=dict)
     times: TimeReader | None = None
+    hints: list[str] = field(default_factory=list)  # columns that are not used but look like titles or kinds of events
 
     @abstractmethod
     def _names(self) -> list[str]:
@@ -59,7 +60,9 @@ class TypedReader(ABC):
 
     def _frames(self) -> Iterator[pl.DataFrame]:
         self.names = self._names()
-        self.columns = find_columns(self.names, self.chosen, str(self.path), self.row_filter)
+        self.columns = find_columns(self.names, self.chosen, str(self.path), self.row_filter, typed=True)
+        unused = (name for name in self.names if name not in self.columns.values())
+        self.hints = overlooked(self.columns, dict.fromkeys(unused, ""))
         table = self._table(list(dict.fromkeys(self.columns.values())))
         schema = table.collect_schema()
         if "time" in self.columns and schema[self.columns["time"]].is_temporal():

@@ -13,7 +13,7 @@ export function populationChart({ accounts, counts }) {
       {},
       element("span", { class: "people" }, place === 0 ? "one person" : `${inWords(place + 1)} people`),
       styled(element("span", { class: "bar", "aria-hidden": "true" }), { "--share": number / most }),
-      element("span", { class: "number" }, percent(number / accounts)),
+      element("span", { class: "number" }, number > 0 && number < 0.005 * accounts ? "< 1\u00a0%" : percent(number / accounts)),
     ),
   );
   return element(

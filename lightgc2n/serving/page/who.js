@@ -97,7 +97,7 @@ function strip({ people, steps }, asked, clear) {
     element(
       "p",
       { class: "hint" },
-      `Chances ${after}, by the service. They are often wrong: let the viewer choose whose list to see. `,
+      `Estimated for the stored account, ${after}. Often wrong: let the viewer choose whose list to see. `,
       asked.begun.length ? button("Nothing begun", clear, { class: "link" }) : null,
     ),
   ];
