@@ -139,7 +139,7 @@ def two_domains(folder: Path) -> object:
 CASES = {
     "a missing value": Case(frame(user=["a", None], item=["x", "y"]), "or import with --skip-bad, which drops"),
     "an unknown column": Case(lambda _: lg.Dataset.from_frame(pandas_frame(), item="thing", **QUIET), "--item-column"),
-    "no account": Case(frame(a=[1], item=["x"]), "Name it with --account-column, or give --columns if"),
+    "no account": Case(frame(a=[1], item=["x"]), "Name it with --account-column."),
     "one column, two roles": Case(
         lambda _: lg.Dataset.from_frame(pandas_frame(), account="item_id", item="item_id", **QUIET),
         "Name another with --account-column or --item-column.",
