@@ -165,7 +165,7 @@ CASES = {
     "times": Case(lambda _: lg.compare(_timeless(), protocol="time", **QUIET), "Use --protocol last."),
     "windows": Case(windows(), "Use --protocol windows, or import the whole logs."),
     "targets of each domain": Case(two_domains, "--target-in-input: not possible with one target for each domain"),
-    "no run": Case(lambda folder: lg.load(folder), "Make one with: lightgc2n train DIR --out RUN"),
+    "no run": Case(lambda folder: lg.load(folder), "Make a run with: lightgc2n train DIR --out RUN"),
     "moved data": Case(moved_data, "Say where it is with --data DIR."),
     "other data": Case(other_data, "Give --data the dataset of the run."),
     "an unknown account": Case(lambda _: run().recommend("nobody"), "Give --history to recommend for someone new."),

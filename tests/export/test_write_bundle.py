@@ -157,7 +157,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert (again.returncode, "exists already" in again.stderr) == (2, True)
     shown = run("export", run_of("sasrec"), "--out", tmp_path / "bundle", "--force")
     size = part_sizes(tmp_path / "bundle")[DEVICE_PART]
-    assert f"{DEVICE_PART}: {size / 1e6:.2f} MB" in shown.stdout
+    assert f"model: {size / 1e6:.2f} MB, of which" in shown.stdout
     assert load_bundle(tmp_path / "bundle").recommend("h000001", k=3)
 
 
