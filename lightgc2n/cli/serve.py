@@ -29,7 +29,14 @@ def serve(
         ),
     ] = None,
     api_key_file: Annotated[
-        Path | None, typer.Option("--api-key-file", metavar="FILE", help="Accepted API keys, one per line.")
+        Path | None,
+        typer.Option("--api-key-file", metavar="FILE", help="API keys, one per line; scopes may stand before one."),
+    ] = None,
+    audit_log: Annotated[
+        Path | None,
+        typer.Option(
+            "--audit-log", metavar="FILE", help="Append a line for each write and erasure; by default to the log."
+        ),
     ] = None,
     listen_without_key: Annotated[
         bool,
@@ -77,7 +84,9 @@ def serve(
 ) -> None:
     """Serve a bundle over HTTP, with a page at /. SIGTERM and Ctrl-C stop it after pending requests are answered."""
     from lightgc2n.config import read_settings
-    from lightgc2n.serving.settings import Limits, ServiceSettings, parse_limits, read_keys, refuse_missing_key
+    from lightgc2n.serving.audit import refuse_foreign_file
+    from lightgc2n.serving.keys import read_keys
+    from lightgc2n.serving.settings import Limits, ServiceSettings, parse_limits, refuse_missing_key
     from lightgc2n.serving.workers import address, reserve
     from lightgc2n.serving.workers import serve as run
 
@@ -89,7 +98,9 @@ def serve(
         host=host,
         port=port,
         workers=workers,
-        key_digests=read_keys(api_key_file) if api_key_file else (),
+        keys=read_keys(api_key_file) if api_key_file else {},
+        key_file=api_key_file,
+        audit_log=audit_log,
         listen_without_key=listen_without_key,
         store=store,
         report=report,
@@ -100,6 +111,8 @@ def serve(
         limits=limits,
     )
     refuse_missing_key(settings)
+    if audit_log is not None:
+        refuse_foreign_file(audit_log)
     with reserve(settings) as listening:
 
         def ready() -> None:

@@ -37,6 +37,7 @@ from lightgc2n.serving.static_files import add_file_routes, has_runtime
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ProblemBody, "description": "The request cannot be answered; the message says why."},
     401: {"model": ProblemBody, "description": "An API key is needed."},
+    403: {"model": ProblemBody, "description": "The API key lacks the scope of this route."},
     404: {"model": ProblemBody, "description": "The account, item or file is unknown."},
     405: {"model": ProblemBody, "description": "The route has no such method."},
     408: {"model": ProblemBody, "description": "The request took too long to arrive."},
@@ -110,7 +111,7 @@ def create_app(service: Service) -> FastAPI:
             expose_headers=["X-Request-Id", "Retry-After"],
         )
     app.add_middleware(AccessLogMiddleware, service=service)
-    if service.settings.key_digests:
+    if service.settings.keys:
         _document_keys(app)
     return app
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from lightgc2n.errors import SettingError
 from lightgc2n.recommending.queries import History, read_times
-from lightgc2n.serving.errors import RefusedError, unknown
+from lightgc2n.serving.errors import RefusedError, request_id, unknown
 from lightgc2n.serving.event_schemas import Erased, Event, EventBody, EventsPage, EventsStored, ManyEvents
 from lightgc2n.serving.live_histories import Live
 from lightgc2n.serving.live_store import LiveStore
@@ -44,6 +44,8 @@ def add_event_routes(app: FastAPI, service: Service) -> None:
         good = [one for one in parsed if isinstance(one, NewEvent)]
         outcomes = await _append(service, store, request, good)
         answer = _summary(parsed, outcomes)
+        if good:
+            await _note_write(service, store, request, good, answer)
         for name in ("stored", "duplicates", "refused"):
             service.metrics.events.labels(name).inc(answer[name])
         if answer["refused"] == len(parsed):
@@ -89,6 +91,7 @@ def add_event_routes(app: FastAPI, service: Service) -> None:
         if len(parts) == 1:
             known = served.recommender.knows(parts[0])
             count = await store.erase_account(parts[0], known)
+            await _note_erasure(service, store, request, parts[0], "account")
             service.metrics.erasures.labels("account").inc()
             return json_response({"events": count, "stays": store.what_stays(known)})
         if len(parts) != 3 or parts[1] != "events":
@@ -97,6 +100,7 @@ def add_event_routes(app: FastAPI, service: Service) -> None:
         number = _number(event)
         if not await store.erase_event(account, event if number is None else None, number):
             raise unknown("event", event)
+        await _note_erasure(service, store, request, account, "event")
         service.metrics.erasures.labels("event").inc()
         return json_response({"events": 1, "stays": store.what_stays(served.recommender.knows(account))})
 
@@ -183,6 +187,26 @@ def _with_event(history: History, item: int, moment: int) -> History:
         return History(np.append(history.items, np.int32(item)), None)
     place = int(np.searchsorted(history.times, moment, side="right"))
     return History(np.insert(history.items, place, item), np.insert(history.times, place, moment))
+
+
+async def _note_write(
+    service: Service, store: LiveStore, request: Request, events: Sequence[NewEvent], answer: dict[str, Any]
+) -> None:
+    """Append a line to the audit log."""
+    accounts = list(dict.fromkeys(event.account for event in events))
+    facts = {**_asker(request), **{name: answer[name] for name in ("stored", "duplicates", "refused")}}
+    ids = {"ids": accounts, "items": [event.item for event in events]} if service.settings.log_ids else {}
+    await service.audit.note("write", lambda: {**facts, "accounts": store.hashes_of(accounts), **ids}, durable=False)
+
+
+async def _note_erasure(service: Service, store: LiveStore, request: Request, account: str, what: str) -> None:
+    """Append a line to the audit log."""
+    facts = {**_asker(request), "what": what, **({"ids": [account]} if service.settings.log_ids else {})}
+    await service.audit.note("erase", lambda: {**facts, "accounts": store.hashes_of([account])}, durable=True)
+
+
+def _asker(request: Request) -> dict[str, Any]:
+    return {"key": request.scope.get("key"), "request_id": request_id.get()}
 
 
 def _summary(parsed: Sequence[Parsed], outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -5,17 +5,17 @@ import ipaddress
 import re
 from collections.abc import Iterator
 from functools import lru_cache, partial
-from hmac import compare_digest
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lightgc2n.serving.connections import client_of
 from lightgc2n.serving.errors import RefusedError, busy, out_of_resources, unavailable
+from lightgc2n.serving.keys import SHOWN_BYTES
 from lightgc2n.serving.logs import log_problem
 from lightgc2n.serving.scheduling import BYTES_PER_BODY_BYTE, Reservation, no_room
 from lightgc2n.serving.schemas import current_limits
 from lightgc2n.serving.service import Service
-from lightgc2n.serving.settings import MOST_QUERIES, ServiceSettings, digest, is_loopback
+from lightgc2n.serving.settings import MOST_QUERIES, ServiceSettings, is_loopback
 
 # Paths without personal data, which need no key: the page, its runtime, health probes, the API schema.
 PUBLIC_PATHS = frozenset({"/", "/report", "/healthz", "/readyz", "/openapi.json", "/docs", "/favicon.ico"})
@@ -74,13 +74,17 @@ class LimitsMiddleware:
         if self._settings.checks_host and not self._is_allowed_host(headers.get(b"host", b"")):
             message = "the Host header names another service; start this one with --allow-host NAME to accept it."
             raise RefusedError(421, "unknown_host", message)
-        keys, path = self._settings.key_digests, scope["path"]
-        key = _key(headers, keys)
-        if keys and key is None and path not in PUBLIC_PATHS and not path.startswith(PUBLIC_FOLDERS):
+        ring, path = self._service.keys, scope["path"]
+        key = ring.find(_given_key(headers)) if ring.keys else None
+        if ring.keys and key is None and path not in PUBLIC_PATHS and not path.startswith(PUBLIC_FOLDERS):
             raise RefusedError(
                 401, "no_key", "a key is needed: Authorization: Bearer KEY.", (), {"WWW-Authenticate": "Bearer"}
             )
-        return client_of(scope["client"][0]) if key is None else key.hex()
+        if key is None:
+            return client_of(scope["client"][0])
+        ring.check_scope(key, scope["method"], path)
+        scope["key"] = key[:SHOWN_BYTES].hex()
+        return key.hex()
 
     async def _answer(self, scope: Scope, receive: Receive, answer: "ResponseSender") -> None:
         """Read the body and run the route, with a timeout until the response starts."""
@@ -224,14 +228,9 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _key(headers: Headers, keys: tuple[bytes, ...]) -> bytes | None:
-    """The digest of the request's key if it is valid; compared in constant time."""
-    if not keys:
-        return None
+def _given_key(headers: Headers) -> str:
     scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-    given = token.strip() if scheme.lower() == "bearer" else headers.get(b"x-api-key", b"").decode("latin-1")
-    given_digest = digest(given)
-    return given_digest if sum(compare_digest(given_digest, key) for key in keys) > 0 else None
+    return token.strip() if scheme.lower() == "bearer" else headers.get(b"x-api-key", b"").decode("latin-1")
 
 
 def _is_allowed_host(settings: ServiceSettings, host: bytes) -> bool:

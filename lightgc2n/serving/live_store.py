@@ -177,6 +177,11 @@ class LiveStore:
 
         return await self._erase(erase)
 
+    def hashes_of(self, accounts: Sequence[str]) -> list[str]:
+        """Return the keyed hashes that stand for accounts in logs."""
+        store = self._store
+        return [] if store is None else [store.hash_of(account) for account in accounts]
+
     def what_stays(self, in_bundle: bool) -> list[str]:
         """What an erasure does not reach, in words."""
         stays = ["a keyed hash, so that a late copy is refused"]

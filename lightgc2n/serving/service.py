@@ -16,7 +16,9 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from lightgc2n.recommending.queries import PreparedQuery
 from lightgc2n.recommending.results import Recommendations
+from lightgc2n.serving.audit import AuditLog
 from lightgc2n.serving.errors import RefusedError
+from lightgc2n.serving.keys import KeyRing
 from lightgc2n.serving.live_histories import Live
 from lightgc2n.serving.live_store import LiveStore
 from lightgc2n.serving.logs import on_dropped_line
@@ -125,6 +127,8 @@ class Service:
         self.background = FairPool("background", 1, limits.max_requests, limits.max_requests)
         self.people = FairPool("people", limits.people_threads, limits.max_people, limits.max_people_per_client)
         self.batcher = Batcher(self._lists, limits.max_waiting, self.metrics.batches.observe)
+        self.keys = KeyRing(settings.keys, settings.key_file)
+        self.audit = AuditLog(settings.audit_log)
         self.recorder: EventRecorder | None = None
         self.store: LiveStore | None = None
         if settings.store is not None:
@@ -164,11 +168,16 @@ class Service:
             gone.cancel()
 
     async def watch(self) -> None:
-        """Watch the bundle and the store while the service runs."""
-        watched = [self.watcher.watch(self._loading)]
+        """Watch the bundle, the file of keys and the store while the service runs."""
+        watched = [self.watcher.watch(self._loading), self._watch_keys()]
         if self.store is not None:
             watched.append(self.store.watch())
         await asyncio.gather(*watched)
+
+    async def _watch_keys(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.watch_seconds)
+            await asyncio.get_running_loop().run_in_executor(self._loading, self.keys.look)
 
     async def histories(self, served: ServedBundle, accounts: Collection[str | None]) -> dict[str, Live | RefusedError]:
         """The current history of each account, or the error for it; nothing without a store."""
@@ -188,6 +197,7 @@ class Service:
         self.background.close()
         for executor in (self._lists, self._loading):
             executor.shutdown(wait=False, cancel_futures=True)
+        self.audit.close()
         if self.store is not None:
             self.store.close()
 

@@ -1,10 +1,7 @@
 """The settings of the service: bundle, address, API keys and limits."""
 
-import hashlib
 import ipaddress
-import os
-import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +9,6 @@ from typing import Any
 from lightgc2n.config import parse_overrides, setting
 from lightgc2n.errors import SettingError
 
-SHORTEST_KEY = 16
 MOST_QUERIES = 1000  # of one request
 MEBIBYTE = 2**20
 EVERY_ORIGIN = ("*", "null")  # sandboxed pages send Origin: null, and any website can open one
@@ -59,8 +55,10 @@ class ServiceSettings:
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
-    key_digests: tuple[bytes, ...] = ()  # SHA-256 of the valid API keys; none: no key is needed
+    keys: Mapping[bytes, frozenset[str]] = field(default_factory=dict)  # digest -> scopes; none: no key is needed
+    key_file: Path | None = None  # where they were read, to be read again when it changes
     listen_without_key: bool = False
+    audit_log: Path | None = None
     store: str | None = None  # a path for SQLite, or the address of a PostgreSQL database
     report: Path | None = None
     titles: Path | None = None
@@ -77,7 +75,7 @@ class ServiceSettings:
         This is the defence against DNS rebinding: without keys, a website whose name resolves to this machine could
         read from the service.
         """
-        return not self.key_digests or bool(self.allow_hosts)
+        return not self.keys or bool(self.allow_hosts)
 
 
 def parse_limits(pairs: Iterable[str]) -> dict[str, Any]:
@@ -98,7 +96,7 @@ def is_loopback(host: str) -> bool:
 
 def refuse_missing_key(settings: ServiceSettings) -> None:
     """Raise an error if the settings expose the service to others without an API key."""
-    if settings.key_digests:
+    if settings.keys:
         return
     if not is_loopback(settings.host) and not settings.listen_without_key:
         raise SettingError(
@@ -111,47 +109,3 @@ def refuse_missing_key(settings: ServiceSettings) -> None:
                 f"--cors {origin!r} without keys: every website that a visitor opens could read from the service. "
                 f"Name the origin (--cors https://shop.example), or give --api-key-file FILE."
             )
-
-
-def read_keys(path: Path) -> tuple[bytes, ...]:
-    """Digests of the keys in a file, one a line; empty lines and lines that begin with # are skipped."""
-    with path.open("rb") as file:
-        mode, content = os.fstat(file.fileno()).st_mode, file.read()
-    _refuse_shared_folder(path)
-    if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise SettingError(
-            f"{path}: expected a file that only its owner may write, found mode {stat.S_IMODE(mode):04o}: others could "
-            f"add a key. Run: chmod go-w {path}"
-        )
-    try:
-        lines = [line.strip() for line in content.decode("utf-8-sig").splitlines()]
-    except UnicodeDecodeError:
-        raise SettingError(f"{path}: not a text file in UTF-8. Write one key a line.") from None
-    for number, line in enumerate(lines, start=1):
-        if line and not line.startswith("#") and (len(line) < SHORTEST_KEY or not line.isascii() or " " in line):
-            raise SettingError(
-                f"{path}:{number}: expected a key of at least {SHORTEST_KEY} letters, digits or signs. "
-                f"Make one with: openssl rand -hex 32"
-            )
-    keys = [line for line in lines if line and not line.startswith("#")]
-    if not keys:
-        raise SettingError(f"{path}: holds no key. Make one with: openssl rand -hex 32 > {path}")
-    return tuple(digest(key) for key in keys)
-
-
-def _refuse_shared_folder(path: Path) -> None:
-    """Raise an error when others could put another file in the place of the keys, as ssh does.
-
-    In a folder with the sticky bit, such as /tmp, only the owner of a file may replace it.
-    """
-    for folder in Path(os.path.realpath(path)).parents:
-        mode = folder.stat().st_mode
-        if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
-            raise SettingError(
-                f"{path}: expected a key file in folders that only their owners may write, found {folder} with mode "
-                f"{stat.S_IMODE(mode):04o}: others could replace the file. Run: chmod go-w {folder}"
-            )
-
-
-def digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

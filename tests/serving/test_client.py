@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lightgc2n.serving.settings import digest
+from lightgc2n.serving.keys import digest
 from tests.serving.running import Running, running, seeing_two
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "client.py"
@@ -18,7 +18,9 @@ KEY = "a-key-of-enough-letters"
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(seeing_two(tmp_path_factory.mktemp("client") / "bundle"), key_digests=(digest(KEY),)) as actual:
+    with running(
+        seeing_two(tmp_path_factory.mktemp("client") / "bundle"), keys={digest(KEY): frozenset({"read"})}
+    ) as actual:
         yield actual
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from lightgc2n.errors import HISTORY, DataError, SettingError, option
 from lightgc2n.serving.errors import RefusedError, from_library_error
+from lightgc2n.serving.keys import read_keys
 from lightgc2n.serving.limits import MOST_NESTED, UNCHECKED_BYTES, refuse_too_many_values
-from lightgc2n.serving.settings import Limits, ServiceSettings, read_keys, refuse_missing_key
+from lightgc2n.serving.settings import Limits, ServiceSettings, refuse_missing_key
 from tests.export.town import bundle_of
 from tests.serving.running import Client, Running, running, wait_for
 
@@ -271,7 +272,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     path = tmp_path_factory.mktemp("keys") / "keys"
     path.write_text(f"# of the shop\n{KEY}\n\n{OTHER}\n")
     origin = ("https://shop.example",)
-    with running(bundle_of("lightgc2n"), key_digests=read_keys(path), cors=origin) as actual:
+    with running(bundle_of("lightgc2n"), keys=read_keys(path), cors=origin) as actual:
         yield actual
 
 
@@ -340,7 +341,7 @@ def test_strangers_are_not_answered_by_oversight() -> None:
     for host in ("0.0.0.0", "::", "192.168.0.7", "shop.example", ""):
         with pytest.raises(SettingError, match="--listen-without-key"):
             refuse_missing_key(at(host))
-        refuse_missing_key(at(host, key_digests=(b"x",)))
+        refuse_missing_key(at(host, keys={b"x": frozenset({"read"})}))
         refuse_missing_key(at(host, listen_without_key=True))
 
 
@@ -352,7 +353,7 @@ def test_pages_of_every_origin_may_not_ask_without_keys() -> None:
         for more in ({}, {"host": "0.0.0.0", "listen_without_key": True}):
             with pytest.raises(SettingError, match=r"Name the origin .* or give --api-key-file"):
                 refuse_missing_key(at(cors=("https://shop.example", origin), **more))
-        refuse_missing_key(at(cors=(origin,), key_digests=(b"x",)))
+        refuse_missing_key(at(cors=(origin,), keys={b"x": frozenset({"read"})}))
     refuse_missing_key(at(cors=("https://shop.example",)))
 
 

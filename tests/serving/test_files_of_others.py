@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lightgc2n.errors import SettingError
-from lightgc2n.serving.settings import read_keys
+from lightgc2n.serving.keys import read_keys
 from tests.export.town import bundle_of
 from tests.serving.running import running
 

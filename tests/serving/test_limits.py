@@ -227,7 +227,7 @@ def test_work_stops_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> No
     """A request for a thousand persons' lists is given up in the middle."""
     prepared, begun, go = [], threading.Event(), threading.Event()
 
-    def slowly(_served: Any, ask: Any) -> Any:
+    def slowly(_served: Any, ask: Any, _current: Any) -> Any:
         prepared.append(ask)
         begun.set()
         assert go.wait(30)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lightgc2n.serving.settings import read_keys
+from lightgc2n.serving.keys import read_keys
 from tests.serving.folders import NEEDS_RUNTIME
 from tests.serving.page.seeing import BROWSER, KEY, Api, marks, settled
 from tests.serving.running import running
@@ -157,7 +157,7 @@ def test_it_fits_a_phone(visit: Any, shared: str, scheme: str) -> None:
 
 @pytest.fixture
 def guarded(street: Path) -> Iterator[str]:
-    with running(street / "bundle", key_digests=read_keys(street / "keys")) as service:
+    with running(street / "bundle", keys=read_keys(street / "keys")) as service:
         yield f"http://127.0.0.1:{service.port}"
 
 
