@@ -10,12 +10,12 @@ from torch import Tensor
 from lightgc2n.baselines.comirec import ComiRec, ComiRecConfig
 from lightgc2n.baselines.counting import AccountMarkov, Markov, MarkovRecency, Popularity, Recency, Trending
 from lightgc2n.baselines.da_gcn import DAGCN, DAGCNConfig
-from lightgc2n.baselines.disenreason.disenreason import DisenReasonConfig, DisenReasonStyle
+from lightgc2n.baselines.disenreason import DisenReasonConfig, DisenReasonStyle
 from lightgc2n.baselines.gru4rec import GRU4Rec, GRU4RecConfig
-from lightgc2n.baselines.hrnn.hrnn import HRNN, HRNNConfig
+from lightgc2n.baselines.hrnn import HRNN, HRNNConfig
 from lightgc2n.baselines.lightgcn import LightGCNConfig, build_lightgcn, restore_lightgcn
-from lightgc2n.baselines.nais.nais import NAISConfig, build_nais, restore_nais
-from lightgc2n.baselines.ncf.ncf import NCFConfig, build_ncf, restore_ncf
+from lightgc2n.baselines.nais import NAISConfig, build_nais, restore_nais
+from lightgc2n.baselines.ncf import NCFConfig, build_ncf, restore_ncf
 from lightgc2n.baselines.neighbours import ItemKnn, SessionKnn
 from lightgc2n.baselines.pi_net.pi_net import ParallelConfig, ParallelNet
 from lightgc2n.baselines.sasrec import SASRec, SASRecConfig

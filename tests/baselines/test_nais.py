@@ -12,8 +12,8 @@ from torch import Tensor, tensor
 from torch.testing import assert_close
 
 from lightgc2n import zoo
-from lightgc2n.baselines.nais import nais
-from lightgc2n.baselines.nais.nais import NAIS, ConcatAttention, NAISConfig, ProductAttention
+from lightgc2n.baselines import nais
+from lightgc2n.baselines.nais import NAIS, ConcatAttention, NAISConfig, ProductAttention
 from lightgc2n.data.batches import Batch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset

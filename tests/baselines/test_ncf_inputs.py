@@ -5,7 +5,7 @@ import torch
 from torch import nn, tensor
 from torch.testing import assert_close
 
-from lightgc2n.baselines.ncf.ncf_inputs import (
+from lightgc2n.baselines.ncf import (
     AccountAlone,
     AccountAndHistory,
     NewestItems,

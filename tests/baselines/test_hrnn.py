@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from lightgc2n import zoo
-from lightgc2n.baselines.hrnn.hrnn import HRNN, HRNNConfig, RowsAsSessions, widths_of
+from lightgc2n.baselines.hrnn import HRNN, HRNNConfig, RowsAsSessions, widths_of
 from lightgc2n.data.batches import Batch, TrainingBatch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import UNSEEN, SplitConfig, Training, split_dataset

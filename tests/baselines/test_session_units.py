@@ -6,7 +6,7 @@ import torch
 from torch import nn, tensor
 from torch.testing import assert_close
 
-from lightgc2n.baselines.hrnn.session_units import SessionAlone, SessionWithUser, SessionWithUserInTwoGates, UserLevel
+from lightgc2n.baselines.hrnn import SessionAlone, SessionWithUser, SessionWithUserInTwoGates, UserLevel
 
 
 def sigmoid(x: float) -> float:

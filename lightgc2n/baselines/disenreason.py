@@ -5,7 +5,8 @@ public code. They say: frequency bands give one vector of the account, the pivot
 step by step until two in a row are too similar, so their number differs by account. All equations are this project's.
 Call its results "DisenReason-style (reconstructed)".
 
-Shapes: B batch, I queries, L places read, M items, N items of a domain, Q bands, K most users, R read-outs, D width.
+Shapes: B batch, I queries, L places read, M items, N items of a domain, Q bands, F frequencies, K most users,
+R read-outs, D width.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding, gelu, linear, normalize, pad
 
-from lightgc2n.baselines.disenreason.frequency_filter import FIRST_DEVIATION, Bands, FilteredBands
 from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch, draw_places, histories_before
 from lightgc2n.data.dataset import Domain
@@ -24,6 +24,7 @@ from lightgc2n.layers.attention import softmax_over
 from lightgc2n.layers.sampled_losses import mean_softmax
 from lightgc2n.models.contract import Model
 
+FIRST_DEVIATION = 0.02  # of the filters of the bands
 FIRST_REMOVAL = 0.5  # W_r starts as this multiple of the identity
 
 
@@ -55,6 +56,45 @@ class DisenReasonConfig:
     max_length: int = setting(50, at_least=1, help="Newest events that are read [L].")
     cuts: int = setting(4, at_least=1, help="Random places of each log that are trained on in each epoch.")
     dropout: float = setting(0.1, at_least=0.0, at_most=0.95, help="Share of features dropped in training.")
+
+
+def frequencies_of(length: int) -> int:
+    """The number of frequencies of the real FFT."""
+    return length // 2 + 1
+
+
+class Bands(nn.Module):
+    """Bands of equal width, the last one perhaps narrower; without a filter they sum to the sequence."""
+
+    inside: Float[Tensor, "F Q"]
+
+    def __init__(self, length: int, bands: int) -> None:
+        super().__init__()
+        self.length = length
+        frequency = torch.arange(frequencies_of(length))
+        band = frequency // -(-len(frequency) // bands)
+        self.register_buffer("inside", (band[:, None] == torch.arange(bands)).float(), persistent=False)
+
+    def forward(self, events: Float[Tensor, "I L D"]) -> Float[Tensor, "I L Q D"]:
+        spectrum = torch.fft.rfft(events, dim=1, norm="ortho") * self.factors()  # Θ ⊙ Z
+        parts = self.inside[:, :, None] * spectrum[:, :, None]
+        return torch.fft.irfft(parts, n=self.length, dim=1, norm="ortho")  # B_q
+
+    def factors(self) -> Tensor:
+        """The factor of every frequency."""
+        return self.inside.new_ones(())
+
+
+class FilteredBands(Bands):
+    """Bands after a learned filter: one complex factor for each frequency and feature."""
+
+    def __init__(self, length: int, bands: int, width: int) -> None:
+        super().__init__(length, bands)
+        ones = torch.view_as_real(torch.ones(frequencies_of(length), width, dtype=torch.complex64))
+        self.filter = nn.Parameter(ones + FIRST_DEVIATION * torch.randn_like(ones))
+
+    def factors(self) -> Tensor:
+        return torch.view_as_complex(self.filter)
 
 
 class EvenFusion(nn.Module):

@@ -1,7 +1,8 @@
 """NAIS (He et al., TKDE 2018): the items of a history vote for a candidate, and attention weights the votes.
 
-Shapes: B batch, I queries, C candidates, L items that vote, U distinct items that vote, M items, D width,
-A width of the attention.
+The voters are the newest events of a history, its distinct items, or all items of the account.
+Shapes: B batch, T history, I queries, C candidates, L items that vote (padded), U distinct items that vote, M items,
+D width, A width of the attention.
 """
 
 import math
@@ -15,14 +16,14 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, embedding_bag, linear, relu
 from torch.utils.checkpoint import checkpoint
 
-from lightgc2n.baselines.nais.voters import HeldItems, RecentEvents, RecentItems
 from lightgc2n.config import setting
-from lightgc2n.data.batches import Batch, TrainingBatch
+from lightgc2n.data.batches import Batch, TrainingBatch, histories_before
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.devices import device_of
 from lightgc2n.errors import SettingError
 from lightgc2n.layers.holdings import Holdings
+from lightgc2n.layers.pooling import distinct
 from lightgc2n.layers.sampled_losses import LOSSES, candidates_of
 from lightgc2n.layers.sparse import entries_of
 from lightgc2n.models.contract import Model
@@ -58,6 +59,66 @@ class NAISConfig:
     item_penalty: float = setting(0.0, at_least=0.0, help="Weight of the squared embeddings of all items.")
     pretraining: int = setting(0, at_least=0, help="First epochs in which all votes count equally, as in FISM.")
     attention_penalty: float = setting(1e-6, at_least=0.0, help="Weight of the squared attention matrix.")
+
+
+VotersAndMask = tuple[Int[Tensor, "I L"], Bool[Tensor, "I L"]]
+
+
+class RecentEvents(nn.Module):
+    """The newest events of a log, the newest first; longer logs are cut."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def lengths(self, batch: TrainingBatch, row: Int[Tensor, "I"], place: Int[Tensor, "I"]) -> Int[Tensor, "I"]:
+        """An upper bound of the number of voters at each place of a training batch."""
+        return (place + 1).clamp(max=self.most)
+
+    def at_places(
+        self, batch: TrainingBatch, row: Int[Tensor, "I"], place: Int[Tensor, "I"], width: int
+    ) -> tuple[Int[Tensor, "I L"], Bool[Tensor, "I L"]]:
+        """The voters at each place, and a mask."""
+        return self._selected(*histories_before(batch.log, row, place, width, newest_first=True))
+
+    def whole(self, batch: Batch) -> tuple[Int[Tensor, "B L"], Bool[Tensor, "B L"]]:
+        """The voters of each history, and a mask."""
+        row = torch.arange(len(batch.length), device=batch.length.device)
+        return self._selected(*histories_before(batch.history, row, batch.length - 1, self.most, newest_first=True))
+
+    def _selected(self, items: Int[Tensor, "I L"], known: Bool[Tensor, "I L"]) -> VotersAndMask:
+        return items, known
+
+
+class RecentItems(RecentEvents):
+    """The distinct items among the newest events."""
+
+    def _selected(self, items: Int[Tensor, "I L"], known: Bool[Tensor, "I L"]) -> VotersAndMask:
+        return distinct(items, known)
+
+
+class HeldItems(nn.Module):
+    """All items of the account in training and its recent items, each once."""
+
+    def __init__(self, most: int, holdings: Holdings) -> None:
+        super().__init__()
+        self.recent, self.holdings = RecentEvents(most), holdings
+
+    def lengths(self, batch: TrainingBatch, row: Int[Tensor, "I"], place: Int[Tensor, "I"]) -> Int[Tensor, "I"]:
+        """An upper bound of the number of voters; training events are items of the account already."""
+        return self.holdings.offsets.diff()[batch.account[row]]
+
+    def at_places(
+        self, batch: TrainingBatch, row: Int[Tensor, "I"], place: Int[Tensor, "I"], width: int
+    ) -> tuple[Int[Tensor, "I L"], Bool[Tensor, "I L"]]:
+        return self.holdings.padded(batch.account[row], width)
+
+    def whole(self, batch: Batch) -> tuple[Int[Tensor, "B L"], Bool[Tensor, "B L"]]:
+        account = batch.account.clamp(min=0)
+        widest = int((self.holdings.offsets.diff()[account] * (batch.account >= 0)).max())
+        parts = self.holdings.padded(batch.account, widest), self.recent.whole(batch)
+        items, known = (torch.cat(pair, dim=1) for pair in zip(*parts, strict=True))
+        return distinct(items, known)
 
 
 class ProductAttention(nn.Module):

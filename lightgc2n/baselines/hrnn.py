@@ -1,5 +1,7 @@
 """HRNN (Quadrana et al., RecSys 2017): a GRU over the events of a session, and a GRU over sessions for the user.
 
+A session state is updated by every event, a user state by every session. PyTorch's GRU applies the reset gate after the
+product with the old state, and its update gate is 1 - z of the paper.
 Shapes: B batch, T history, M items, N accounts, D embedding width, H width of a session state, U of a user state.
 """
 
@@ -10,19 +12,14 @@ from functools import partial
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import dropout, embedding
+from torch.nn.functional import dropout, embedding, linear, pad
 
-from lightgc2n.baselines.hrnn.session_units import SessionAlone, SessionWithUser, SessionWithUserInTwoGates, UserLevel
 from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch, cut_rows, newest_part
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.layers.ranking_losses import FullCrossEntropy, SampledLoss, top1
-from lightgc2n.layers.recurrent import (
-    ItemVectors,
-    last_states,
-    new_items,
-)
+from lightgc2n.layers.recurrent import ItemVectors, last_states, new_gru, new_items, start_gates, whole_row
 from lightgc2n.models.contract import Model
 
 Session = Callable[[Tensor, Tensor, Tensor], Tensor]  # (inputs, user state, initial state) -> the states of a session
@@ -59,6 +56,82 @@ class HRNNConfig:
     )
     samples: int = setting(0, at_least=0, help="Items sampled in each step of top1, besides its targets.")
     sample_alpha: float = setting(0.75, at_least=0.0, at_most=1.0, help="Power of the counts in sampling.")
+
+
+class SessionAlone(nn.Module):
+    """Variant init: within a session the inputs are items alone."""
+
+    def __init__(self, width: int, user_width: int, session_width: int) -> None:
+        super().__init__()
+        self.gru = new_gru(width, session_width)
+
+    def forward(
+        self, inputs: Float[Tensor, "B T D"], user: Float[Tensor, "B U"], start: Float[Tensor, "B H"]
+    ) -> Float[Tensor, "B T H"]:
+        return whole_row(self.gru, inputs, start)  # s_t = GRU_ses(x_t, s_{t-1})
+
+
+class SessionWithUser(nn.Module):
+    """Variant all: the user state is concatenated to every input and enters all three gates."""
+
+    def __init__(self, width: int, user_width: int, session_width: int) -> None:
+        super().__init__()
+        self.gru = new_gru(width + user_width, session_width)
+
+    def forward(
+        self, inputs: Float[Tensor, "B T D"], user: Float[Tensor, "B U"], start: Float[Tensor, "B H"]
+    ) -> Float[Tensor, "B T H"]:
+        beside = user[:, None].expand(-1, inputs.shape[1], -1)
+        return whole_row(self.gru, torch.cat([inputs, beside], dim=-1), start)  # s_t = GRU_ses([x_t ; c_m], s_{t-1})
+
+
+class SessionWithUserInTwoGates(nn.Module):
+    """Variant all as in the released code: the user state does not enter the candidate."""
+
+    def __init__(self, width: int, user_width: int, session_width: int) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(width, session_width)
+        start_gates(self.cell)
+        self.from_user = nn.Linear(user_width, 2 * session_width, bias=False)
+        nn.init.xavier_uniform_(self.from_user.weight)
+
+    def forward(
+        self, inputs: Float[Tensor, "B T D"], user: Float[Tensor, "B U"], start: Float[Tensor, "B H"]
+    ) -> Float[Tensor, "B T H"]:
+        to_gates = pad(self.from_user(user), (0, start.shape[1]))[:, None]
+        mapped = linear(inputs, self.cell.weight_ih, self.cell.bias_ih) + to_gates
+        state, states = start, []
+        # No fused GRU has such gates, so this variant loops over the events.
+        for now in mapped.unbind(dim=1):
+            state = self._step(state, now)
+            states.append(state)
+        return torch.stack(states, dim=1)
+
+    def _step(self, state: Float[Tensor, "B H"], mapped: Float[Tensor, "B 3*H"]) -> Float[Tensor, "B H"]:
+        own = linear(state, self.cell.weight_hh, self.cell.bias_hh).chunk(3, dim=1)
+        to_reset, to_update, to_candidate = mapped.chunk(3, dim=1)
+        reset, update = (to_reset + own[0]).sigmoid(), (to_update + own[1]).sigmoid()
+        return torch.lerp((to_candidate + reset * own[2]).tanh(), state, update)
+
+
+class UserLevel(nn.Module):
+    """The update of the user state, and the initial state of the next session."""
+
+    def __init__(self, session_width: int, user_width: int, user_dropped: float, start_dropped: float) -> None:
+        super().__init__()
+        self.user_dropped, self.start_dropped = user_dropped, start_dropped
+        self.cell = nn.GRUCell(session_width, user_width)
+        start_gates(self.cell)
+        self.to_start = nn.Linear(user_width, session_width)
+        nn.init.xavier_uniform_(self.to_start.weight)
+        nn.init.zeros_(self.to_start.bias)
+
+    def forward(
+        self, ended: Float[Tensor, "B H"], user: Float[Tensor, "B U"]
+    ) -> tuple[Float[Tensor, "B U"], Float[Tensor, "B H"]]:
+        user = dropout(self.cell(ended, user), self.user_dropped, self.training)  # c_m = GRU_usr(s_m, c_{m-1})
+        start = self.to_start(user).tanh()  # s_{m+1,0} = drop(tanh(c_m W_init + b_init))
+        return user, dropout(start, self.start_dropped, self.training)
 
 
 class Sessions(nn.Module):

@@ -13,7 +13,7 @@ from torch.optim import Adam
 from torch.testing import assert_close
 
 from lightgc2n import zoo
-from lightgc2n.baselines.ncf.ncf import BRANCHES, NCF, NCFConfig, Product, Tower, tower_widths
+from lightgc2n.baselines.ncf import BRANCHES, NCF, NCFConfig, Product, Tower, tower_widths
 from lightgc2n.data.batches import Batch, TrainingBatch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import SplitConfig, Training, split_dataset

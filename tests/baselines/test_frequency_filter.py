@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from lightgc2n.baselines.disenreason.frequency_filter import Bands, FilteredBands, frequencies_of
+from lightgc2n.baselines.disenreason import Bands, FilteredBands, frequencies_of
 
 
 @given(st.integers(1, 9), st.integers(1, 4))

@@ -9,13 +9,13 @@ from torch import Tensor, tensor
 from torch.nn.functional import cosine_similarity, cross_entropy, layer_norm
 from torch.testing import assert_close
 
-from lightgc2n.baselines.disenreason.disenreason import (
+from lightgc2n.baselines.disenreason import (
     DisenReasonConfig,
     DisenReasonStyle,
     before_repetition,
+    frequencies_of,
     similarity_penalty,
 )
-from lightgc2n.baselines.disenreason.frequency_filter import frequencies_of
 from lightgc2n.data.batches import Batch, make_batch, training_batches
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import SplitConfig, split_dataset

@@ -2,7 +2,7 @@
 
 from torch import Tensor, tensor
 
-from lightgc2n.baselines.nais.voters import HeldItems, RecentEvents, RecentItems
+from lightgc2n.baselines.nais import HeldItems, RecentEvents, RecentItems
 from lightgc2n.data.batches import Batch, training_batches
 from lightgc2n.layers.holdings import Holdings
 from tests.graph.logs import training_of

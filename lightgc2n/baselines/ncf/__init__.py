@@ -1,1 +1,0 @@
-"""GMF, MLP and NeuMF."""
