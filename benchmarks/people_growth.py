@@ -1,10 +1,11 @@
-"""The cost of finding people: python benchmarks/people_growth.py [--accounts 10000] [--plot FILE.png]
+"""The cost of finding people: python benchmarks/people_growth.py [--accounts 10000 | --data DIR] [--plot FILE.png]
 
 Two questions, on one thread and in CPU seconds, so that others on the machine disturb them little:
 
 - What does an account cost as its history grows? Every event is a session of its own, the most expensive case.
 - What do many accounts cost? Households are generated, a finder is learned from them, and all of them are answered; the
   time and the memory for 100,000 are extrapolated from those that were measured, and measured with --accounts 100000.
+  With --data DIR the accounts are those of a prepared dataset.
 """
 
 import argparse
@@ -28,10 +29,14 @@ REPEATS, AT_ONCE = 5, 4
 WANTED = 100_000
 
 
-def training_of(accounts: int) -> Logs:
+def households(accounts: int) -> Logs:
     with tempfile.TemporaryDirectory() as folder:
         generate(HouseholdConfig(accounts=accounts), seed=0, out=Path(folder) / "homes")
-        return Logs.of_training(split_dataset(load_dataset(Path(folder) / "homes"), SplitConfig()).train)
+        return training_of(Path(folder) / "homes")
+
+
+def training_of(data: Path) -> Logs:
+    return Logs.of_training(split_dataset(load_dataset(data), SplitConfig()).train)
 
 
 def by_length(finder: PeopleFinder) -> dict[int, float]:
@@ -51,11 +56,10 @@ def by_length(finder: PeopleFinder) -> dict[int, float]:
     return found
 
 
-def by_accounts(accounts: int) -> dict[str, float]:
-    """CPU seconds of learning and of all answers, and the peak memory of this process in MB."""
-    training = training_of(accounts)
+def by_accounts(training: Logs) -> dict[str, float]:
+    """CPU and wall seconds of learning and of all answers, and the peak memory of this process in MB."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    started = time.process_time()
+    begun, started = time.perf_counter(), time.process_time()
     finder = PeopleFinder.learn(training, np.random.default_rng(0))
     learned = time.process_time()
     rows = np.flatnonzero(np.diff(training.offsets) > 0)
@@ -66,6 +70,7 @@ def by_accounts(accounts: int) -> dict[str, float]:
         "shared": float(1 - counts[1] / counts.sum()),
         "learning": learned - started,
         "answers": answered - learned,
+        "learning and answers, wall s": time.perf_counter() - begun,
         "each, ms": 1000 * (answered - learned) / len(rows),
         "extrapolated to 100,000, s": learned - started + (answered - learned) / len(rows) * WANTED,
         "memory before, MB": before,
@@ -85,10 +90,11 @@ def plot(found: dict[int, float], path: Path) -> None:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--accounts", type=int, default=10_000)
+    arguments.add_argument("--data", type=Path, help="accounts of this dataset in place of generated ones")
     arguments.add_argument("--plot", type=Path)
     given = arguments.parse_args()
-    many = by_accounts(given.accounts)
-    lengths = by_length(PeopleFinder.learn(training_of(500), np.random.default_rng(0)))
+    many = by_accounts(training_of(given.data) if given.data else households(given.accounts))
+    lengths = by_length(PeopleFinder.learn(households(500), np.random.default_rng(0)))
     ratio = lengths[2000] / lengths[300]
     print(json.dumps({"accounts": many, "seconds by events": lengths, "2,000 events to 300": ratio}, indent=1))
     if given.plot:
