@@ -1,6 +1,8 @@
-"""`lightgc2n forget`: remove accounts from datasets, runs and bundles."""
+"""`lightgc2n forget`: remove accounts from datasets, runs, bundles and stores."""
 
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +11,8 @@ import typer
 from lightgc2n.cli.options import Json
 from lightgc2n.cli.printing import print_json
 from lightgc2n.errors import DataError, SettingError
+from lightgc2n.store.databases import StoreUnavailableError, is_postgres
+from lightgc2n.store.events import is_text
 
 SHOWN = 5
 
@@ -23,33 +27,47 @@ def forget(
         list[Path] | None, typer.Option("--run", metavar="RUN", help="A run trained on that dataset.")
     ] = None,
     bundle: Annotated[list[Path] | None, typer.Option("--bundle", metavar="BUNDLE", help="A bundle.")] = None,
+    store: Annotated[
+        list[str] | None,
+        typer.Option("--store", metavar="STORE", help="A store of events: a path, or postgresql://USER@HOST/DATABASE."),
+    ] = None,
     tombstones: Annotated[
         Path | None,
         typer.Option("--tombstones", metavar="FILE", help="Add the accounts to this file, for import --tombstones."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Remove accounts and all their events from datasets, runs and bundles. Each option may be repeated.
+    """Remove accounts and all their events from datasets, runs, bundles and stores. Each option may be repeated.
 
-    The command reports what remains, such as what a model has learned from all accounts together.
+    The command reports what remains, such as what a model has learned from all accounts together. A store that does
+    not answer is reported, and the other places are changed.
     """
     names = _names(accounts or [], accounts_file)
-    if not data and not run and not bundle:
-        raise SettingError("no place to remove them from. Give --data DIR, --run RUN or --bundle BUNDLE.")
+    if not data and not run and not bundle and not store:
+        raise SettingError(
+            "no place to remove them from. Give --data DIR, --run RUN, --bundle BUNDLE or --store STORE."
+        )
     held = _search(names, data or [], run or [], bundle or [])
+    stored = _search_stores(names, store or [])
     if tombstones is not None:
         _write_tombstones(tombstones, names)
-    if not any(known for _, _, known in held):
-        places = ", ".join(str(place) for _, place, _ in held)
+    found = {account for _, _, known in held for account in known} | stored.known
+    if not found and not stored.down:
+        places = ", ".join([*(str(place) for _, place, _ in held), *stored.names])
         raise DataError(f"{places}: no account {', '.join(map(repr, names[:SHOWN]))} is there.")
-    # Every place is searched again: another command may have added an account meanwhile.
-    report = {str(place): _forget_in(kind, place, names, data or []) for kind, place, _ in held}
-    unknown = sorted(set(names) - {account for _, _, known in held for account in known})
+    # Every place is searched again: another command may have added an account meanwhile. Stores come first, so that
+    # nothing is exported from them again.
+    report = _forget_in_stores(store or [], sorted(found), stored.down)
+    report |= {str(place): _forget_in(kind, place, names, data or []) for kind, place, _ in held}
+    unknown = sorted(set(names) - found) if not stored.down else []
     if json:
         print_json(report | ({"not_found": unknown} if unknown else {}))
     else:
         for place_name, facts in report.items():
             typer.echo(f"{place_name}: {_sentence(facts)}")
+    if stored.down:
+        places = ", ".join(stored.down.values())
+        raise StoreUnavailableError(f"not reached: {places} Run the command again when the store answers.")
     if unknown:
         raise DataError(f"in none of these places: {', '.join(map(repr, unknown))}. The others were forgotten.")
 
@@ -79,6 +97,49 @@ def _search(
 
         held += [("run", place, accounts_in_run(place, names)) for place in runs]
     return held + [("bundle", place, accounts_in_bundle(place, names)) for place in bundles]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Which accounts are in stores, and the stores that do not answer, with the reasons."""
+
+    names: list[str]
+    known: set[str]
+    down: dict[str, str]
+
+
+def _search_stores(names: list[str], urls: list[str]) -> Stored:
+    from lightgc2n.store.event_store import open_store
+
+    stored = Stored([], set(), {})
+    for url in urls:
+        try:
+            store = open_store(url)
+            stored.names.append(store.database.name)
+            with closing(store):
+                stored.known.update(name for name in names if is_text(name) and store.version(name) is not None)
+        except StoreUnavailableError as problem:
+            stored.down[url] = str(problem)
+    return stored
+
+
+def _forget_in_stores(urls: list[str], names: list[str], down: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Erase the accounts from stores; also those of other places, so that no late event brings them back."""
+    from lightgc2n.store.event_store import open_store
+
+    report = {}
+    for url in urls:
+        if url in down:
+            continue
+        with closing(open_store(url)) as store:
+            gone = [name for name in names if is_text(name) and store.version(name) is not None]
+            for name in filter(is_text, names):
+                store.erase_account(name)
+            stays = ["keyed hashes of the ids, so that late events are refused", "space of the rows: store compact"]
+            if is_postgres(url):
+                stays.append("the write-ahead log, logs and backups of the database: out of reach")
+            report[store.database.name] = {"forgotten": len(gone), "stays": stays}
+    return report
 
 
 def _write_tombstones(path: Path, names: list[str]) -> None:

@@ -1,5 +1,6 @@
 """`lightgc2n import`: read a log into a prepared dataset."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +16,13 @@ if TYPE_CHECKING:
 
 
 def import_log(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A log file, or a folder that holds one.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A log file, a folder that holds one, or postgresql://USER@HOST/DATABASE with --query.",
+        ),
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The folder for the prepared dataset.")
     ] = None,
@@ -79,6 +86,9 @@ def import_log(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Skip bad rows and list them in rejected.tsv instead of stopping.")
     ] = False,
+    query: Annotated[
+        str, typer.Option(metavar="SELECT", help="The rows to read from a PostgreSQL database, such as one table's.")
+    ] = "",
     tombstones: Annotated[
         list[Path] | None,
         typer.Option("--tombstones", metavar="FILE", help="Exclude the accounts that forget wrote to this file."),
@@ -113,12 +123,26 @@ def import_log(
         drop_duplicates=drop_duplicates,
         skip_bad=skip_bad,
     )
-    if dry_run:
-        _show(preview_import(source, options), json)
-        return
-    if out is None:
+    if out is None and not dry_run:
         raise SettingError("--out: expected the folder for the prepared dataset. Or give --dry-run to look first.")
-    print_manifest(read(source, out, options, force, tombstones or [], items), out, json)
+    with _file_of(source, query) as path:
+        if dry_run or out is None:
+            _show(preview_import(path, options), json)
+        else:
+            print_manifest(read(path, out, options, force, tombstones or [], items), out, json)
+
+
+def _file_of(source: str, query: str) -> AbstractContextManager[Path]:
+    """The file of a source; the rows of a query are written to a temporary one."""
+    from lightgc2n.store.databases import is_postgres
+
+    if is_postgres(source):
+        from lightgc2n.store.postgres_table import queried_table
+
+        return queried_table(source, query)
+    if query:
+        raise SettingError(f"--query: only for postgresql://USER@HOST/DATABASE, found {source}.")
+    return nullcontext(Path(source))
 
 
 def _show(preview: "Preview", as_json: bool) -> None:

@@ -46,6 +46,11 @@ class AccountHistory:
 Earlier = Callable[[str], Sequence[NewEvent]]
 
 
+def is_text(id: str) -> bool:
+    """Return whether a store can have this id; an id of the command line may hold bytes that are no text."""
+    return NO_TEXT.search(id) is None
+
+
 def fault_of(event: NewEvent) -> str | None:
     """Return what is wrong with an event; None if it can be stored."""
     for name in ("account", "item", "id", "domain", "session"):
