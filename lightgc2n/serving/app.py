@@ -28,6 +28,7 @@ from lightgc2n.serving.errors import (
 from lightgc2n.serving.event_routes import add_event_routes
 from lightgc2n.serving.limits import LimitsMiddleware
 from lightgc2n.serving.logs import log, log_problem
+from lightgc2n.serving.quality_routes import add_quality_routes
 from lightgc2n.serving.routes import add_account_routes, add_list_routes, json_response
 from lightgc2n.serving.schemas import Health, ModelFacts, ProblemBody, Readiness
 from lightgc2n.serving.served_bundle import ServedBundle
@@ -97,7 +98,14 @@ def create_app(service: Service) -> FastAPI:
         redirect_slashes=False,
         responses=ERRORS,
     )
-    for add in (add_list_routes, add_account_routes, add_event_routes, add_health_routes, add_file_routes):
+    for add in (
+        add_list_routes,
+        add_account_routes,
+        add_event_routes,
+        add_quality_routes,
+        add_health_routes,
+        add_file_routes,
+    ):
         add(app, service)
     add_error_handlers(app)
     # The last one added is the outermost.
@@ -172,6 +180,8 @@ def add_health_routes(app: FastAPI, service: Service) -> None:
     async def metrics() -> Response:
         """Prometheus metrics."""
         text, kind = service.metrics.text()
+        if service.quality is not None:
+            text += service.quality.metrics_text().encode()
         return Response(text, headers={"Content-Type": kind})
 
 

@@ -20,6 +20,7 @@ from lightgc2n.serving.audit import AuditLog
 from lightgc2n.serving.errors import RefusedError
 from lightgc2n.serving.keys import KeyRing
 from lightgc2n.serving.live_histories import Live
+from lightgc2n.serving.live_quality import LiveQuality
 from lightgc2n.serving.live_store import LiveStore
 from lightgc2n.serving.logs import on_dropped_line
 from lightgc2n.serving.recorder import EventRecorder
@@ -129,17 +130,19 @@ class Service:
         self.batcher = Batcher(self._lists, limits.max_waiting, self.metrics.batches.observe)
         self.keys = KeyRing(settings.keys, settings.key_file)
         self.audit = AuditLog(settings.audit_log)
-        self.recorder: EventRecorder | None = None
+        self.quality: LiveQuality | None = None
         self.store: LiveStore | None = None
         if settings.store is not None:
             self.metrics.store_down.set(1)
-            self.store = LiveStore(
+            self.store = live = LiveStore(
                 settings.store,
                 limits,
                 lambda: self.served,
                 lambda up: self.metrics.store_down.set(not up),
                 self.metrics.commits.observe,
             )
+            self.quality = LiveQuality(lambda: live.store, lambda: self.served)
+        self.recorder: EventRecorder | None = self.quality
 
     @property
     def served(self) -> ServedBundle:
@@ -193,6 +196,8 @@ class Service:
         return lists
 
     def close(self) -> None:
+        if self.quality is not None:
+            self.quality.close()
         self.people.close()
         self.background.close()
         for executor in (self._lists, self._loading):

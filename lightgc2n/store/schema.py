@@ -4,6 +4,7 @@
     accounts  one row an account; `version` grows with each of its writes, so that a cached history can be checked
     items     every item id that an event has named, with its domain
     events    one row an event; `number` grows with every event that is stored
+    quality   sums of live quality by day and model; no account or item is named
     erased    keyed hashes of erased accounts and events, so that a late copy does not bring them back
 
 A migration is a tuple of statements. Never change one that was released: append another.
@@ -29,6 +30,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX events_of_item ON events (item)",
         "CREATE UNIQUE INDEX event_ids ON events (account, id) WHERE id IS NOT NULL",
         "CREATE TABLE erased (hash TEXT PRIMARY KEY)",
+    ),
+    (
+        "CREATE TABLE quality (day {integer} NOT NULL, model TEXT NOT NULL, received {integer} NOT NULL, "
+        "scored {integer} NOT NULL, model_mrr DOUBLE PRECISION NOT NULL, model_rc DOUBLE PRECISION NOT NULL, "
+        "popular_mrr DOUBLE PRECISION NOT NULL, popular_rc DOUBLE PRECISION NOT NULL, "
+        "recent_mrr DOUBLE PRECISION NOT NULL, recent_rc DOUBLE PRECISION NOT NULL, PRIMARY KEY (day, model))",
     ),
 )
 

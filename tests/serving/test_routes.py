@@ -317,7 +317,7 @@ def test_the_document_tells_everything(client: Client) -> None:
             "/v1/accounts/{account}/events/{event}",
             "/v1/accounts/{account}",
         ),
-        *("/v1/people", "/v1/who", "/v1/population", "/v1/model", "/healthz", "/readyz", "/metrics"),
+        *("/v1/people", "/v1/who", "/v1/population", "/v1/model", "/v1/quality", "/healthz", "/readyz", "/metrics"),
     }
     for path, operations in document["paths"].items():
         for operation in operations.values():

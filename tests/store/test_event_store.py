@@ -161,7 +161,7 @@ def test_a_store_is_never_created_twice(url: str) -> None:
 def test_a_newer_schema_is_refused(store: EventStore, url: str) -> None:
     with store.database.transaction() as session:
         session.run("UPDATE meta SET value = '99' WHERE name = 'schema'")
-    with pytest.raises(DataError, match="schema 99, this version of lightgc2n knows 1"):
+    with pytest.raises(DataError, match="schema 99, this version of lightgc2n knows 2"):
         open_store(url)
 
 
