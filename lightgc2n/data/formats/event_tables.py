@@ -94,8 +94,13 @@ class TableReader:
 
     def _hints(self, record: Record) -> list[str]:
         """Hints at columns that are not used, from one row."""
-        unused = [name for name in self.names if name not in self.columns.values()]
-        return overlooked(self.columns, {name: self._text(record, name) or "" for name in unused})
+        used = set(self.columns.values())
+        unused = {name: name for name in self.names if name not in used}
+        try:
+            texts = self.form.row(record_text(record), self.names, unused)
+        except BadRowError:
+            texts = {}
+        return overlooked(self.columns, {name: texts.get(name) or "" for name in unused})
 
     def _where(self, role: str) -> str:
         return f"{self.path}: column {self.columns[role]}"
