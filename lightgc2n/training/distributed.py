@@ -8,9 +8,15 @@ worker's part instead of those of the whole batch where they are its negatives, 
 """
 
 import math
+import multiprocessing
+import os
+import signal
+import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,6 +47,8 @@ from lightgc2n.training.worker_steps import ManyProcesses, PartOfAccounts, PartO
 ACCOUNTS, ROWS = "accounts", "rows"  # ways to divide a model
 WORKERS = "workers"  # in run.json: the number of workers
 SECONDS_TO_ANSWER = 1800.0  # a worker that does not answer an exchange for so long is lost
+SECONDS_TO_REPORT = 5.0  # for the worker that failed first, after another noticed
+POLL_SECONDS = 0.1
 MOST_ATTEMPTS = 5  # without a finished epoch between them
 
 
@@ -58,17 +66,17 @@ class Job:
     selects: bool = True  # whether there are validation targets
 
 
-class Others(Protocol):
-    """The processes of the other workers."""
+class Started(Protocol):
+    """Workers that were started."""
 
-    def error(self) -> LightGC2NError | None:
-        """What a worker reports that ended with an error of ours, rather than with its machine."""
+    def ended(self) -> dict[int, Exception | None]:
+        """The workers that have ended, by number, with the error of each that failed."""
 
     def stop(self) -> None:
         """End all of them."""
 
 
-Start = Callable[[list[Job], int], Others]  # starts the other workers, which meet this process at a port
+Start = Callable[[list[Job], int], Started]  # starts the workers other than 0, which meet at a port
 
 
 def way_to_divide(model: str, settings: dict[str, Any]) -> str:
@@ -133,10 +141,74 @@ def _member(job: Job, workers: Workers) -> tuple[ManyProcesses, Model, Split]:
 
 
 def join_run(job: Job, host: str, port: int, device: str = "cpu", seconds: float = SECONDS_TO_ANSWER) -> None:
-    """Train as a worker other than the first, which is at this address."""
+    """Train as a worker other than 0; the run's workers meet at this address."""
     store = find_meeting(host, port, job.count, seconds)
     with sent_to(SILENT), joined(job.number, job.count, store, device, seconds) as workers:
         work(job, workers, Path(), device)
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where worker 0 trains: a process of this machine, which writes the run."""
+
+    folder: Path
+    device: str
+    stop_after: float
+    host: str  # the address of this machine that the other workers connect to
+    seconds_to_answer: float
+
+    def train(self, job: Job, port: int, seconds: float) -> Progress:
+        store = find_meeting(self.host, port, job.count, self.seconds_to_answer)
+        with joined(0, job.count, store, self.device, self.seconds_to_answer) as workers:
+            return work(job, workers, self.folder, self.device, seconds, self.stop_after)
+
+
+class FirstWorker:
+    """The process of worker 0. A process of its own can be ended while it waits for a machine that hangs."""
+
+    def __init__(self, home: Home, job: Job, port: int, seconds: float) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.progress: Progress | None = None
+        self._pipe, send = context.Pipe(duplex=False)
+        self.process = context.Process(target=_train_at_home, args=(send, home, job, port, seconds), daemon=True)
+        self.process.start()
+        send.close()
+
+    def ended(self) -> dict[int, Exception | None]:
+        if self.progress is None and self._pipe.poll():
+            try:
+                result = self._pipe.recv()
+            except EOFError:
+                return {0: LostWorkerError("worker 0: its process ended")}
+            if isinstance(result, Exception):
+                return {0: result}
+            self.progress = result
+        return {} if self.progress is None else {0: None}
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self._pipe.close()
+
+
+def _train_at_home(pipe: Connection, home: Home, job: Job, port: int, seconds: float) -> None:
+    """The work of worker 0 in its own process, which ends with its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends this process
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        pipe.send(home.train(job, port, seconds))
+    except LightGC2NError as problem:
+        pipe.send(problem)
+    except Exception as problem:
+        traceback.print_exc()
+        pipe.send(TrainingError(f"worker 0: {type(problem).__name__}: {problem}"))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def train_with(
@@ -151,7 +223,7 @@ def train_with(
     host: str = "127.0.0.1",
     seconds_to_answer: float = SECONDS_TO_ANSWER,
 ) -> Progress:
-    """Train the planned model in `folder` with `count` workers, of which this process is the first; or resume it.
+    """Train the planned model in `folder` with `count` workers, the first of them here, or resume it.
 
     When a worker is lost, all start again from the checkpoint of the last epoch.
 
@@ -159,21 +231,21 @@ def train_with(
         start: starts the other workers.
         seconds: time budget; the run pauses at the end of the epoch that exceeds it, and can resume.
         host: the address of this machine that the other workers connect to.
+        seconds_to_answer: how long an exchange may take before a worker counts as lost.
     """
     until = time.monotonic() + seconds
-    dataset, split = data or open_data(plan)
     way_to_divide(plan.model, plan.settings)
     if plan.from_run is not None:
         raise SettingError(f"a warm start trains on one machine. Train without {FROM}, or without workers.")
-    own, *others = jobs_of(plan, split, count)
+    dataset, split = data or open_data(plan)
+    jobs = list(jobs_of(plan, split, count))
     start_run(folder, plan, dataset)
     with sole_trainer(folder):
         write_run(folder, read_run(folder) | {WORKERS: count})
-        lost_at: list[int] = []
+        home, lost_at = Home(folder, device, stop_after, host, seconds_to_answer), list[int]()
         while True:
             try:
-                left = until - time.monotonic()
-                progress = _attempt(start, own, others, folder, device, left, stop_after, host, seconds_to_answer)
+                progress = _attempt(start, home, jobs, until - time.monotonic())
                 break
             except LostWorkerError as problem:
                 lost_at.append(epochs_of(folder))
@@ -181,31 +253,40 @@ def train_with(
                     raise TrainingError(f"{MOST_ATTEMPTS} attempts at one epoch failed; the last: {problem}") from None
                 say(f"{problem}; all workers start again after epoch {lost_at[-1]}")
         if progress.ended_by:
-            _, model, _ = load_run(folder)
-            finish_run(folder, model, split, progress, device)
+            finish_run(folder, load_run(folder)[1], split, progress, device)
         return progress
 
 
-def _attempt(
-    start: Start,
-    own: Job,
-    others: list[Job],
-    folder: Path,
-    device: str,
-    seconds: float,
-    stop_after: float,
-    host: str,
-    seconds_to_answer: float,
-) -> Progress:
+def _attempt(start: Start, home: Home, jobs: list[Job], seconds: float) -> Progress:
     """Train until the run ends or pauses, or a worker is lost."""
-    store = open_meeting(host, own.count, seconds_to_answer)
-    started = start(others, store.port)
+    meeting = open_meeting(home.host, len(jobs) + 1, home.seconds_to_answer)
+    others = start(jobs[1:], meeting.port)
     try:
-        with joined(0, own.count, store, device, seconds_to_answer) as workers:
-            return work(own, workers, folder, device, seconds, stop_after)
-    except LostWorkerError:
-        if (error := started.error()) is not None:
-            raise error from None
-        raise
+        first = FirstWorker(home, jobs[0], meeting.port, seconds)
+        try:
+            return _supervise(first, others)
+        finally:
+            first.stop()
     finally:
-        started.stop()
+        others.stop()
+
+
+def _supervise(first: FirstWorker, others: Started) -> Progress:
+    """Wait for worker 0; raise the error of a worker that failed, if possible the one that caused the others."""
+    while True:
+        ended = first.ended() | others.ended()
+        if any(ended.values()):
+            raise _cause(first, others)
+        if first.progress is not None:
+            return first.progress
+        time.sleep(POLL_SECONDS)
+
+
+def _cause(first: FirstWorker, others: Started) -> Exception:
+    """The error that made workers fail: those that wait for a failed worker report it as lost."""
+    until, errors = time.monotonic() + SECONDS_TO_REPORT, list[Exception]()
+    while not errors or (time.monotonic() < until and all(isinstance(one, LostWorkerError) for one in errors)):
+        ended = first.ended() | others.ended()
+        errors = [problem for problem in ended.values() if problem is not None]
+        time.sleep(POLL_SECONDS)
+    return next((one for one in errors if not isinstance(one, LostWorkerError)), errors[0])

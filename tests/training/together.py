@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch.distributed import TCPStore
 
-from lightgc2n.errors import LightGC2NError
-from lightgc2n.layers.workers import Workers
+from lightgc2n.layers.workers import LostWorkerError, Workers
 from lightgc2n.training.distributed import Job, join_run
 from lightgc2n.training.process_group import find_meeting, joined, open_meeting
 
@@ -62,21 +61,26 @@ class Started:
     """The other workers of a run."""
 
     def __init__(self, pipes: list[Connection]) -> None:
-        self.pipes, self.errors = pipes, []
+        self.pipes = dict(enumerate(pipes, start=1))
+        self.errors: dict[int, Exception | None] = {}
 
-    def error(self) -> LightGC2NError | None:
-        self.stop()
-        return next((one for one in self.errors if type(one) is not LightGC2NError), None)
+    def ended(self) -> dict[int, Exception | None]:
+        for number, pipe in self.pipes.items():
+            if number not in self.errors and pipe.poll():
+                self._receive(number)
+        return dict(self.errors)
 
     def stop(self) -> None:
-        for pipe in self.pipes:
-            try:
-                succeeded, value = pipe.recv()
-            except EOFError:  # the process was killed
-                continue
-            if not succeeded and isinstance(value, LightGC2NError) and "exchange" not in str(value):
-                self.errors.append(value)
-        self.pipes = []
+        """Wait for them: a worker that is left alone ends soon."""
+        for number in self.pipes.keys() - self.errors.keys():
+            self._receive(number)
+
+    def _receive(self, number: int) -> None:
+        try:
+            succeeded, value = self.pipes[number].recv()
+            self.errors[number] = None if succeeded else value
+        except EOFError:
+            self.errors[number] = LostWorkerError(f"worker {number}: its process ended")
 
 
 def _serve(pipe: Connection) -> None:

@@ -1,0 +1,165 @@
+"""One model on several machines: worker 0 trains here and writes the run, the others are tasks on nodes of a cluster.
+
+Each task gets its part of the data with its arguments, so no disk is shared. A worker whose node dies or hangs ends the
+attempt; all workers then start again from the checkpoint of the last epoch, on the nodes that are left.
+"""
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from lightgc2n.cluster.connect import Cluster, Node, connect
+from lightgc2n.devices import device_of
+from lightgc2n.errors import ClusterError, LightGC2NError, TrainingError
+from lightgc2n.layers.workers import LostWorkerError
+from lightgc2n.progress import say
+from lightgc2n.training.checkpoints import Progress
+from lightgc2n.training.distributed import SECONDS_TO_ANSWER, Job, join_run, train_with
+from lightgc2n.training.run import OpenData
+from lightgc2n.training.runs import RunPlan
+
+SECONDS_BETWEEN_CHECKS = 2.0  # of the nodes that tasks wait for
+LOOPBACK = "127.0.0.1"
+
+
+def train_on_cluster(
+    address: str,
+    plan: RunPlan,
+    folder: Path,
+    workers: int,
+    device: str,
+    threads: int,
+    seconds: float = math.inf,
+    data: OpenData | None = None,
+) -> Progress:
+    """Train the planned model in `folder` with so many workers, or resume it.
+
+    Args:
+        device: of every worker.
+        threads: CPUs of every worker.
+    """
+    import torch
+
+    torch.set_num_threads(threads)  # run.json records it
+    with connect(address) as cluster:
+        tasks = Tasks(cluster, device, threads)
+        tasks.choose_nodes(workers - 1)  # before anything is written
+        host = tasks.home.address if not tasks.home.is_local else LOOPBACK
+        tasks.host = host
+        return train_with(tasks.start, plan, folder, workers, device, seconds, data=data, host=host)
+
+
+class Tasks:
+    """Starts the workers of a run on nodes of a cluster, again after each lost worker."""
+
+    def __init__(self, cluster: Cluster, device: str, threads: int) -> None:
+        self.cluster, self.device, self.threads = cluster, device, threads
+        self.home = next(node for node in cluster.nodes() if node.id == cluster.home)
+        self.host = LOOPBACK
+        self._jobs: dict[int, Any] = {}  # references to the jobs, which are sent to the cluster once
+
+    def start(self, jobs: list[Job], port: int) -> "RunningTasks":
+        """Start a task for each job."""
+        import ray
+
+        nodes = self.choose_nodes(len(jobs))
+        for job in jobs:
+            if job.number not in self._jobs:
+                self._jobs[job.number] = ray.put(job)
+        gpus = 1 if device_of(self.device).is_gpu else 0
+        task = ray.remote(max_calls=1)(join_run)  # the process ends with its task and returns the memory
+        running = {}
+        for job, node in zip(jobs, nodes, strict=True):
+            options = {"num_cpus": self.threads, "num_gpus": gpus, "max_retries": 0}
+            placed = task.options(**options, label_selector={"ray.io/node-id": node.id})
+            arguments = self._jobs[job.number], self.host, port, self.device, SECONDS_TO_ANSWER
+            running[job.number] = placed.remote(*arguments), node
+            say(f"worker {job.number} of {job.count} on node {node.name}")
+        return RunningTasks(self.cluster, running)
+
+    def choose_nodes(self, count: int) -> list[Node]:
+        """Return a node for each worker but the first, other machines before this one; wait for nodes for a while.
+
+        Raises:
+            ClusterError: the cluster is too small.
+        """
+        until = time.monotonic() + self.cluster.limits.fit
+        while True:
+            nodes = self.cluster.nodes()
+            chosen = self._fitting(nodes, count)
+            if len(chosen) == count:
+                return chosen
+            if time.monotonic() > until:
+                free = ", ".join(f"{node.name} {node.cpus:g}" for node in nodes)
+                raise ClusterError(
+                    f"{self.cluster.address}: {count} workers beside this machine's need {self.threads} CPUs each; the "
+                    f"nodes have {free}. Use fewer workers or threads, or start more nodes."
+                )
+            time.sleep(min(1.0, self.cluster.limits.fit / 5))
+
+    def _fitting(self, nodes: list[Node], count: int) -> list[Node]:
+        """The nodes of as many of `count` workers as fit, the emptiest first."""
+        own = {self.cluster.home: float(self.threads)}  # worker 0
+        free = {node.id: node.cpus - own.get(node.id, 0.0) for node in nodes}
+        needs_gpu, gpus = device_of(self.device).is_gpu, {node.id: node.gpus for node in nodes}
+        gpus[self.cluster.home] = gpus.get(self.cluster.home, 0.0) - 1
+        chosen: list[Node] = []
+        for _ in range(count):
+            fit = [node for node in nodes if free[node.id] >= self.threads and (not needs_gpu or gpus[node.id] >= 1)]
+            if not fit:
+                break
+            best = max(fit, key=lambda node: (node.id != self.cluster.home, free[node.id]))
+            free[best.id] -= self.threads
+            gpus[best.id] -= 1
+            chosen.append(best)
+        return chosen
+
+
+class RunningTasks:
+    """The tasks of one attempt."""
+
+    def __init__(self, cluster: Cluster, running: dict[int, tuple[Any, Node]]) -> None:
+        self.cluster, self.running = cluster, running
+        self._ended: dict[int, Exception | None] = {}
+        self._checked = time.monotonic()
+
+    def ended(self) -> dict[int, Exception | None]:
+        """The workers that have ended, with the error of each that failed; those on dead nodes are lost."""
+        import ray
+
+        waiting = {number: task for number, (task, _) in self.running.items() if number not in self._ended}
+        done = ray.wait(list(waiting.values()), num_returns=len(waiting), timeout=0)[0] if waiting else []
+        for number, task in waiting.items():
+            if task in done:
+                self._ended[number] = _error_of(number, task, self.running[number][1])
+        if time.monotonic() - self._checked > SECONDS_BETWEEN_CHECKS:
+            self._checked = time.monotonic()
+            alive = {node.id for node in self.cluster.nodes()}
+            for number, (_, node) in self.running.items():
+                if node.id not in alive:
+                    self._ended.setdefault(number, LostWorkerError(f"worker {number}: node {node.name} is gone"))
+        return dict(self._ended)
+
+    def stop(self) -> None:
+        import ray
+
+        for task, _ in self.running.values():
+            ray.cancel(task, force=True)
+
+
+def _error_of(number: int, task: Any, node: Node) -> Exception | None:
+    """The error of a task that has ended."""
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+
+    try:
+        ray.get(task)
+    except RayTaskError as problem:
+        if isinstance(problem.cause, LightGC2NError):
+            return problem.cause
+        return TrainingError(f"worker {number} on node {node.name}: {problem.cause}")
+    except RayError as problem:
+        reason = str(problem).strip().splitlines()[0]
+        return LostWorkerError(f"worker {number}: lost on node {node.name} ({type(problem).__name__}: {reason})")
+    return None
