@@ -84,7 +84,7 @@ def time_steps(model: Any, process: Any, train: Any, config: Any, count: int) ->
     process.start_epoch(model, steps.optimizer, 0)
     wall, cpu = [], []
     moment = time.perf_counter(), time.process_time()
-    for batch, _ in zip(steps.batches(0), range(count + 1), strict=False):
+    for _, batch in zip(range(count + 1), steps.batches(0), strict=False):
         steps(batch)
         now = time.perf_counter(), time.process_time()
         wall.append(now[0] - moment[0])

@@ -50,6 +50,10 @@ def train_on_cluster(
         return train_with(tasks.start, plan, folder, workers, device, seconds, data=data, host=host)
 
 
+class LostNodeError(LostWorkerError):
+    """A node that ran a worker died, or does not answer."""
+
+
 class Tasks:
     """Starts the workers of a run on nodes of a cluster, again after each lost worker."""
 
@@ -58,6 +62,7 @@ class Tasks:
         self.home = next(node for node in cluster.nodes() if node.id == cluster.home)
         self.host = LOOPBACK
         self._jobs: dict[int, Any] = {}  # references to the jobs, which are sent to the cluster once
+        self._lost: set[str] = set()  # nodes that lost a worker; the cluster may list a dead node for some seconds
 
     def start(self, jobs: list[Job], port: int) -> "RunningTasks":
         """Start a task for each job."""
@@ -76,7 +81,7 @@ class Tasks:
             arguments = self._jobs[job.number], self.host, port, self.device, SECONDS_TO_ANSWER
             running[job.number] = placed.remote(*arguments), node
             say(f"worker {job.number} of {job.count} on node {node.name}")
-        return RunningTasks(self.cluster, running)
+        return RunningTasks(self.cluster, running, self._lost)
 
     def choose_nodes(self, count: int) -> list[Node]:
         """Return a node for each worker but the first, other machines before this one; wait for nodes for a while.
@@ -109,7 +114,7 @@ class Tasks:
             fit = [node for node in nodes if free[node.id] >= self.threads and (not needs_gpu or gpus[node.id] >= 1)]
             if not fit:
                 break
-            best = max(fit, key=lambda node: (node.id != self.cluster.home, free[node.id]))
+            best = max(fit, key=lambda node: (node.id not in self._lost, node.id != self.cluster.home, free[node.id]))
             free[best.id] -= self.threads
             gpus[best.id] -= 1
             chosen.append(best)
@@ -119,8 +124,8 @@ class Tasks:
 class RunningTasks:
     """The tasks of one attempt."""
 
-    def __init__(self, cluster: Cluster, running: dict[int, tuple[Any, Node]]) -> None:
-        self.cluster, self.running = cluster, running
+    def __init__(self, cluster: Cluster, running: dict[int, tuple[Any, Node]], lost: set[str]) -> None:
+        self.cluster, self.running, self._lost = cluster, running, lost
         self._ended: dict[int, Exception | None] = {}
         self._checked = time.monotonic()
 
@@ -138,7 +143,8 @@ class RunningTasks:
             alive = {node.id for node in self.cluster.nodes()}
             for number, (_, node) in self.running.items():
                 if node.id not in alive:
-                    self._ended.setdefault(number, LostWorkerError(f"worker {number}: node {node.name} is gone"))
+                    self._ended.setdefault(number, LostNodeError(f"worker {number}: node {node.name} is gone"))
+        self._lost |= {self.running[number][1].id for number, error in self._ended.items() if _is_lost(error)}
         return dict(self._ended)
 
     def stop(self) -> None:
@@ -146,6 +152,11 @@ class RunningTasks:
 
         for task, _ in self.running.values():
             ray.cancel(task, force=True)
+
+
+def _is_lost(error: Exception | None) -> bool:
+    """Whether a node lost its worker, which did not report anything itself."""
+    return isinstance(error, LostNodeError)
 
 
 def _error_of(number: int, task: Any, node: Node) -> Exception | None:
@@ -160,6 +171,5 @@ def _error_of(number: int, task: Any, node: Node) -> Exception | None:
             return problem.cause
         return TrainingError(f"worker {number} on node {node.name}: {problem.cause}")
     except RayError as problem:
-        reason = str(problem).strip().splitlines()[0]
-        return LostWorkerError(f"worker {number}: lost on node {node.name} ({type(problem).__name__}: {reason})")
+        return LostNodeError(f"worker {number}: lost on node {node.name} ({type(problem).__name__})")
     return None

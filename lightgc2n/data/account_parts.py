@@ -32,7 +32,10 @@ class AccountPart:
     def batches(
         self, rows_per_batch: int, order: np.random.Generator, device: torch.device | str = "cpu"
     ) -> Iterator[TrainingBatch]:
-        """Yield this worker's part of each batch of all workers; a part may be empty."""
+        """Yield this worker's part of each batch of all workers; a part may be empty.
+
+        Shares of targets are those in the whole batch; items and their shares are those of the part.
+        """
         rows = order.permutation(np.flatnonzero(self.lengths >= 2))
         number = np.full(len(self.lengths), -1, dtype=np.int32)  # of each sequence in `train`
         number[self.own] = np.arange(len(self.own))
@@ -47,11 +50,9 @@ class AccountPart:
         stop = np.cumsum(targets)
         places, _ = ranges((stop - targets)[is_own], stop[is_own])
         whole = np.array([stop[-1], events.sum()])
-        times = torch.unique(part.log[part.seen], return_counts=True)[1].numpy()
         return replace(
             part,
             share=torch.full_like(part.share, 1 / max(1, int(whole[0]))),
-            item_share=torch.from_numpy((times / max(1, whole[1])).astype(np.float32)),
             places=torch.from_numpy(places),
             whole=torch.from_numpy(whole),
         )

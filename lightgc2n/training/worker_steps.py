@@ -5,7 +5,7 @@ Worker 0 writes the run; its checkpoints are those of an ordinary run.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -127,7 +127,17 @@ class PartOfAccounts(ManyProcesses):
     def batches(
         self, train: Training, rows: int, order: np.random.Generator, device: str, sizes: Sizes
     ) -> Iterator[TrainingBatch]:
-        return self.part.batches(rows, order, device)
+        for part in self.part.batches(rows, order):
+            yield self._with_items_of_all(part).to(device)
+
+    def _with_items_of_all(self, part: TrainingBatch) -> TrainingBatch:
+        """The part with this worker's share of the distinct items of the whole batch, which the contrast is over."""
+        assert part.whole is not None
+        counts = torch.bincount(part.log[part.seen], minlength=self.part.train.items).int()
+        self.workers.sum(counts, "items")
+        items = counts.nonzero()[self.workers.number :: self.workers.count, 0]
+        share = counts[items].numpy() / max(1, int(part.whole[1]))
+        return replace(part, items=items, item_share=torch.from_numpy(share.astype(np.float32)))
 
     def share_checkpoint(
         self, model: Model, found: dict[str, Tensor], shapes: dict[str, tuple[list[int], str]]
