@@ -105,6 +105,9 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(repr(name) for name in shown) + more
 
 
+MOST_HINTS = 12
+
+
 def overlooked(columns: Mapping[str, str], first: Mapping[str, str]) -> list[str]:
     """Return hints at columns that are not used but look like times, titles or kinds of events, where none are named.
 
@@ -122,7 +125,7 @@ def overlooked(columns: Mapping[str, str], first: Mapping[str, str]) -> list[str
         kinds = [name for name in first if plain_name(name) in KINDS]
         how = "to leave out rows that were only shown or not liked, give --where (in Python: where=)"
         hints += [f"{listed(kinds)}: {how}"] if kinds else []
-    return hints
+    return hints[:MOST_HINTS]
 
 
 class Coder:
