@@ -115,4 +115,4 @@ def print_manifest(manifest: dict[str, Any], out: Path, as_json: bool) -> None:
     shown = {name.replace("_", " "): count for name, count in manifest["counts"].items() if count and name not in same}
     counts = ", ".join(f"{count:,} {name if count > 1 else name.replace('s', '', 1)}" for name, count in shown.items())
     typer.echo(f"{manifest['name']}: {counts}")
-    typer.echo(f"written to {out}")
+    typer.echo(f"written to {out}; look at it with: lightgc2n describe {out}")
