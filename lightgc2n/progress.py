@@ -87,7 +87,7 @@ def pace(steps: int, seconds: float) -> str:
 
 @contextmanager
 def sent_to(output: Output) -> Iterator[None]:
-    """Send the progress of the block to `output`; where a block around it does so already, that one decides."""
+    """Send the progress of the block to `output`; an enclosing `sent_to` takes precedence."""
     token = _output.set(_output.get() or output)
     try:
         yield

@@ -1,7 +1,7 @@
-"""Lists before anything is begun: the events of each person, weighted by who is probably watching now.
+"""Histories of the people of an account, weighted by the probability that each of them is watching now.
 
-Once something is begun, the chances are those after it. The control gives each session to the people of another one:
-it mixes as many histories, of people who are nobody.
+Within a session the probabilities use its earlier events. The control assigns each session to the people of another
+session: it mixes equally many histories, which belong to no real person.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ from lightgc2n.people.who_is_watching import Past, item_vectors_of, who_is_watch
 def people_now(
     dataset: Dataset, rolling: RollingQueries, finder: PeopleFinder, shuffled: bool = False
 ) -> ChooseHistories:
-    """Use the events of each person found, weighted by the chance that they watch at the time of the query."""
+    """Use the events of each estimated person, weighted by the probability that they watch at the time of the query."""
     followed, queries = people_of(dataset, rolling, finder, None), rolling.queries
     assert dataset.times is not None
     times, events = np.asarray(dataset.times), np.asarray(dataset.events)
@@ -33,7 +33,7 @@ def people_now(
         share = followed(query).shares(place - start)
         if shuffled:
             share = _shuffled(share, session, np.random.default_rng(account))
-        begins = start + int(np.searchsorted(session, rolling.session[place]))  # of the session that goes on
+        begins = start + int(np.searchsorted(session, rolling.session[place]))  # of the open session
         past = Past(events[start:place], times[start:place], share, session).before(begins - start)
         begun = events[begins:place]
         chances = who_is_watching(past, int(times[place]), begun, item_vectors_of(finder, account))[-1]

@@ -1,12 +1,12 @@
-"""Who is watching now, scored on accounts whose people are known: log loss and accuracy of the true person.
+"""Score predictions of who is watching on accounts whose people are known: log loss and accuracy of the true person.
 
-A question is a session after the first cut of the protocol `time`: whose is it, before anything is begun and after each
-of its first events? People are found in the events before the session, by a finder that was trained on events before
-the cut. Labels of earlier events say which true people a found person stands for; labels of the session score.
+A query is a session after the first cut of the protocol `time`. Methods predict whose session it is before its first
+event and after each of its first events. People are estimated from the events before the session, by a finder trained
+on events before the cut. Labels of earlier events match estimated to true people; labels of the session are targets.
 
-found people   each person found stands for the true people as they share the earlier events (`shared`), or for the one
-               true person of a one-to-one matching (`one to one`)
-true people    labels of all earlier events are known: an upper reference that no method may know
+found people   the probability of an estimated person is divided among the true people as they share the earlier events
+               (`shared`), or given to one true person of a one-to-one matching (`one to one`)
+true people    labels of all earlier events are given: an upper reference that no method can reach in practice
 
 shares so far  the smoothed share of each person in the earlier sessions
 last stays     the person of the last session with a fitted probability, or else the shares so far
@@ -35,8 +35,8 @@ from lightgc2n.progress import step
 from lightgc2n.recommending.load_run import finder_for
 from lightgc2n.recommending.queries import whole_logs
 
-STEPS = 4  # before anything is begun, and after one, two and three events
-MOST = 10  # sessions asked of one account
+STEPS = 4  # before the first event, and after one, two and three events
+MOST = 10  # sessions of one account
 FEWEST = 5  # earlier events
 PSEUDO = 1.0  # events of the account that each found person shares, for smoothing
 STAYS = np.arange(0, 1.0, 0.05)
@@ -65,7 +65,7 @@ class Question:
 def score_who(dataset: Dataset, members: Members, options: IdentifyOptions) -> dict[str, Any]:
     """Return log loss and accuracy of each method after each step, ready for JSON."""
     if dataset.times is None:
-        raise DataError(f"{dataset.name}: who is watching is asked at a time, and the log has none.")
+        raise DataError(f"{dataset.name}: predicting who is watching needs times, and the log has none.")
     finder = finder_for(split_dataset(dataset, SplitConfig(protocol="time")).train, None)
     asked = questions(dataset, members, finder, options.seed)
     validation = in_part(len(dataset.accounts), IdentifyOptions(accounts="validation"))
@@ -139,7 +139,7 @@ def _of_account(
 
 
 def of_true_people(question: Question) -> Past:
-    """Return the earlier events of known people, with their labels in place of what was found."""
+    """Return the earlier events with their true labels in place of the estimated people."""
     past, known = question.past, question.true.any(axis=1)
     times = None if past.times is None else past.times[known]
     context = None if past.context is None else past.context[known]
@@ -206,13 +206,13 @@ def _best(values: Floats, loss_of: Callable[[float], Any]) -> float:
 
 
 def loss(chances: Floats, question: Question, after: int) -> float:
-    """Return the log loss of who acts after so many events were begun; nan where that is not known."""
+    """Return the log loss of the true person after so many events of the session; NaN where the person is unknown."""
     true = _true(question, after)
     return float("nan") if true < 0 else -float(np.log((1 - LEAST) * chances[true] + LEAST / len(chances)))
 
 
 def _true(question: Question, after: int) -> int:
-    """Return who begins the session, or who did its newest event."""
+    """Return the person of the session's first event, or of its newest one."""
     place = max(after - 1, 0)
     return int(question.acted[place]) if place < len(question.acted) else -1
 
@@ -280,7 +280,7 @@ def _row(name: str, chances: dict[str, list[Floats]], asked: list[Question], see
 
 
 def _losses(rows: list[Floats], asked: list[Question], after: int) -> npt.NDArray[np.float64]:
-    """Return the loss of each question; a method that does not look at what was begun says the same at every step."""
+    """Return the loss of each query; a method that does not read the session's items has the same at every step."""
     pairs = zip(rows, asked, strict=True)
     return np.array([loss(row[min(after, len(row) - 1)], one, after) for row, one in pairs])
 

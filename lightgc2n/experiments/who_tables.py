@@ -46,7 +46,7 @@ def _largest_p(step: dict[str, Any], whose: str) -> str:
 
 
 def notes(result: dict[str, Any]) -> Iterator[str]:
-    """What was asked, and what was fitted."""
+    """Notes on the queries and on the fitted settings."""
     first = next(iter(result["tables"]["shared"].values()))["steps"]
     asked = ", ".join(f"{step['questions']:,} after {step['begun']}" for step in first)
     yield (

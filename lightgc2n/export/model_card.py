@@ -114,7 +114,7 @@ def best_simple_baseline(run: Path, checksum: str, targets: int, metrics: list[s
 
     Args:
         checksum: of the dataset; a comparison on other data is ignored.
-        targets: the number of test targets; likewise.
+        targets: the number of test targets; a comparison with another number is ignored.
         metrics: names of the metrics to return.
     """
     folder = run.resolve().parent

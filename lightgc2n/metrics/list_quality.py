@@ -1,4 +1,4 @@
-"""What lists are like beyond accuracy: coverage of the catalogue, novelty, diversity, and the pull of popular items.
+"""Measures of lists beyond accuracy: coverage of the catalogue, novelty, diversity and popularity bias.
 
 Shapes: Q queries, K places of a list, M items, E events of all histories.
 """
@@ -78,7 +78,7 @@ def usual_popularity(popularity: Longs, start: Longs, stop: Longs, events: Longs
 def coverage(lists: Lists, popularity: Longs) -> Estimate:
     """The share of items with training events in at least one list; the interval is that of a grouped jackknife.
 
-    Accounts are divided into groups; the value without each group says how much it depends on who was asked.
+    Accounts are divided into groups; the variance over the values without one group estimates the sampling error.
     """
     known = max(int((popularity > 0).sum()), 1)
     group = np.unique(lists.owner, return_inverse=True)[1] % GROUPS

@@ -1,7 +1,7 @@
 """Tables and verdicts of an earlier report, kept as they were: OUT/earlier/earlier.json and its CSV files.
 
-Their runs are not there any more, or are not fair to all models: they judge no claim. Verdicts of the earlier report
-stand beside the present ones, with what was wrong then.
+Their runs were deleted, or are not fair to all models, so they judge no claim. The report shows the earlier verdicts
+beside the present ones, with the reason for each change.
 """
 
 import csv
@@ -22,14 +22,14 @@ WHY = "Kept from an earlier report: judges no claim."
 
 @dataclass(frozen=True)
 class Earlier:
-    """What an earlier report said."""
+    """The tables and verdicts of an earlier report."""
 
     tables: tuple[Table, ...]
     verdicts: Mapping[str, Mapping[str, str]]  # by the text of the claim: its verdict then, and what has changed
 
 
 def read_earlier(out: Path) -> Earlier | None:
-    """What is kept in OUT/earlier; None if nothing is."""
+    """Read OUT/earlier; return None if it does not exist."""
     path = out / FOLDER / INDEX
     if not path.is_file():
         return None
@@ -70,7 +70,7 @@ def _cell(row: Sequence[str], heads: Sequence[str], place: int) -> Cell:
 
 
 def section(earlier: Earlier) -> Section:
-    """The tables that are kept."""
+    """The section with the tables of an earlier report."""
     text = (
         "These tables were made before every model had the same width, the same search and as many epochs as it needs. "
         "They are kept for what they show beside that, and judge none of the claims above.",

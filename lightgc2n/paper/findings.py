@@ -257,7 +257,7 @@ def gather(pairings: Sequence[tuple[Comparison, Sequence[str], Sequence[str]]]) 
 
 
 def widths_in(settings: Mapping[str, Any]) -> list[int]:
-    """All widths among the settings of a run; 0 stands for another one of them."""
+    """All widths among the settings of a run; a setting of 0 means the width of another setting."""
     return [int(value) for name, value in settings.items() if name.endswith("width") and value]
 
 
@@ -268,7 +268,7 @@ def measured(
 
     Args:
         winners: models of the paper, each by its names in the zoo; one of them is enough.
-        losers: likewise.
+        losers: models of the paper, in the same form.
     """
     pairings = [
         (compared, _present(compared, winners), _present(compared, losers))

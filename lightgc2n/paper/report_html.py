@@ -139,7 +139,7 @@ def _plain(value: float | str) -> str:
 
 
 def table_key(document: Document) -> str:
-    """The meaning of all signs in the tables of a report, said once."""
+    """One legend of all signs in the tables of a report."""
     keys = (key_of(table).split(" · ") for section in document.sections for table in section.tables)
     return " · ".join(dict.fromkeys(part for key in keys for part in key if part))
 

@@ -73,7 +73,7 @@ def _read(path: Path) -> Iterator[StepTimes]:
 
 
 def timed(rows: Sequence[StepTimes]) -> list[Comparison]:
-    """One comparison for each dataset, device and engineering; the rounds of a row stand in for seeds."""
+    """One comparison for each dataset, device and engineering; the rounds of a row are used as seeds."""
     places: dict[str, list[StepTimes]] = {}
     for row in rows:
         places.setdefault(row.where, []).append(row)

@@ -34,7 +34,7 @@ FARTHEST = 6  # standard deviations; features are clipped here
 SMALLEST_SPREAD = 1e-6
 Weights = tuple[Floats, ...]
 PAIRS = 400_000  # training pairs of each kind, at most
-PILOT_PAIRS = 100_000  # of each kind, from which it is learned what dates tell
+PILOT_PAIRS = 100_000  # of each kind, for the pilot that measures how informative dates are
 MOST_EVENTS = 250_000  # of the accounts that sessions are learned from; items are learned from all
 PAIRS_AT_ONCE = 8192
 OFFERED, NEAR = 8, 0.01  # candidates for a stranger's session; how near in time, as a share of all sessions
@@ -161,7 +161,7 @@ def learn(training: Logs, random: Random, pairs: int = PAIRS) -> Learned:
 
 
 def _learned_contrast(sessions: Sessions, fold: Longs, gap: float | None, pairs: int, random: Random) -> Contrast:
-    """Learn the contrast of pairs; a first one from strangers of the same days says how much dates tell."""
+    """Learn the contrast of pairs; a pilot, trained without dates, measures how informative dates are."""
 
     def learned(of_any_time: float, most: int, described: Sessions, part: str = "") -> Contrast:
         inside = pairs_inside(sessions, most, random)
@@ -179,7 +179,7 @@ def _learned_contrast(sessions: Sessions, fold: Longs, gap: float | None, pairs:
 
 
 def learned_from(training: Logs, random: Random) -> Longs:
-    """Return the accounts that sessions are learned from: all, or as many drawn ones as have MOST_EVENTS events."""
+    """Return the accounts that sessions are learned from: all, or a random sample with about MOST_EVENTS events."""
     if len(training.items) <= MOST_EVENTS:
         return np.arange(training.accounts)
     drawn = random.permutation(training.accounts)

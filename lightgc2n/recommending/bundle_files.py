@@ -17,7 +17,7 @@ server/              account data, never sent to clients; the bundle works witho
   histories.safetensors  the events of each account, with times
   vectors.safetensors  account vectors, for models that have them
   people.safetensors   the fold of each account, and the item tables of the other folds
-  SHA256SUMS           likewise
+  SHA256SUMS           the checksum of every file of this part
 
 Files are opened as files of an untrusted folder: regular files only, and never through a symbolic link.
 """

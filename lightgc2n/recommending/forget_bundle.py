@@ -33,7 +33,7 @@ Booleans = npt.NDArray[np.bool_]
 
 
 def forget_in_bundle(folder: Path, accounts: Collection[str]) -> tuple[list[str], list[str]]:
-    """Replace the bundle in `folder` by one without these accounts; return them, and the items that only they had.
+    """Replace the bundle in `folder` by one without these accounts; return them and the items that only they have.
 
     The device part is not changed: it contains no histories. It keeps those items and the learned weights.
     """
@@ -64,7 +64,7 @@ def _accounts(files: BundleFiles) -> list[str]:
 
 
 def _only_theirs(files: BundleFiles, gone: Booleans) -> list[str]:
-    """Return the ids of items that stand in the histories of accounts that are gone, and in no other history."""
+    """Return the ids of items that occur only in the histories of removed accounts."""
     if HISTORIES not in files.server:
         return []
     arrays, items = load_file(files.folder / SERVER / HISTORIES), read_ids(files.folder / ITEMS)

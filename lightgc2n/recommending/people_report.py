@@ -30,7 +30,7 @@ from lightgc2n.recommending.results import (
 )
 
 LIKES = 5  # typical items named for each person
-CATEGORIES = 3  # likewise
+CATEGORIES = 3  # named for each person
 LEAST_EVENTS = 2  # with an item or a category before it is called typical of a person
 LEAST_TIMED = 4  # events before a person's usual times are described
 MAIN_SHARE = 0.5  # of the events, from which one category or one part of the day describes a person
@@ -141,7 +141,7 @@ def _formatted_times(history: History) -> Sequence[str | None]:
 def top_items_for_all(
     scores: npt.NDArray[np.floating[Any]], first: npt.NDArray[np.bool_], k: int
 ) -> tuple[npt.NDArray[np.float64], Longs]:
-    """Scores and items of one list for P people [K]: an item ranks as high as for the person whom it suits least.
+    """Scores and items of one list for P people [K], ordered by the worst rank of an item over the people.
 
     Ranks are compared, not scores: scores of two people need not be on one scale. Ties go to the smaller sum of ranks.
     The score of an item is one over its worst rank. Items of the first kind come before all others, and an item that

@@ -323,14 +323,14 @@ class Source:
 
 
 def whole_logs(dataset: Dataset) -> tuple[Longs, Longs]:
-    """Where the history of each account starts and stops among the events; equal where it has none.
+    """Return where the history of each account starts and stops among the events; both are equal for an empty history.
 
-    Lines of an account that have times stand side by side and are one log. Where their order is not known, as in
-    windows, the longest line is its history.
+    The lines of an account are adjacent; with times they form one log. If their order is unknown, as in
+    windows, the longest line is the history.
     """
     owner, start, stop = np.asarray(dataset.sequence_accounts), dataset.offsets[:-1], dataset.offsets[1:]
     first, last = np.zeros((2, len(dataset.accounts)), dtype=np.int64)
-    # The longest line comes last, so that it is what stays; of equally long ones the first.
+    # The last assignment wins: the longest line, and of equally long ones the first.
     order = np.lexsort((-np.arange(len(owner)), stop - start))
     first[owner[order]], last[owner[order]] = start[order], stop[order]
     if dataset.kind == "logs" and dataset.times is not None:

@@ -192,7 +192,7 @@ class Recommender:
         return self._find_people(account, self._histories.of_accounts([account]), None, None)[1]
 
     def people_of_all(self, accounts: Iterable[str]) -> Iterator[tuple[str, People]]:
-        """The people behind each of these known accounts that has events, without lists; they are found in batches."""
+        """Yield each of these accounts that has events, with the people behind it; computed in batches."""
         names = iter(accounts)
         while part := list(islice(names, ACCOUNTS_AT_ONCE)):
             queries = self._histories.of_accounts(part)
@@ -219,13 +219,13 @@ class Recommender:
         items: Sequence[str] = (),
         context: str | None = None,
     ) -> Watching:
-        """Who of the people behind an account or a history is probably watching.
+        """The probability that each person behind an account or a history is watching.
 
         Args:
             history: as for `recommend`; without it the stored history of the account.
             times: of each event of the history.
-            time: of the question: an ISO date, or microseconds since 1970; not before the newest event.
-            items: what was begun in this session, in order.
+            time: of the query: an ISO date, or microseconds since 1970; not before the newest event.
+            items: the items of the current session so far, in order.
             context: such as the device, where the log keeps that column.
         """
         queries, notes = self._query(account, history)
@@ -312,13 +312,13 @@ class Recommender:
         if history is not None:
             return self._histories.of_items(account, history)
         if account is None:
-            raise SettingError(f"nobody is named. Give an account ({ACCOUNT}), a history ({HISTORY}) or both.")
+            raise SettingError(f"expected an account ({ACCOUNT}), a history ({HISTORY}) or both, found neither.")
         return self._histories.of_accounts([account]), ()
 
     def _for_people(
         self, query: PreparedQuery, history: Events | None, times: Times | None, person: str | None
     ) -> PreparedQuery:
-        """The same query for one of the people behind it, or for all of them if none is named."""
+        """The same query for one of the people behind it; without `person`, for all of them."""
         events, people, notes = self._find_people(query.account_id, query.batch.queries, history, times)
         query = replace(query, notes=(*query.notes, *notes))
         names = ascii_uppercase[: people.count]
@@ -338,7 +338,7 @@ class Recommender:
         events = self._histories.events_of(queries, history, times)
         if not len(events.items):
             whose = "the history is empty" if history is not None else f"account {account!r} has no history"
-            raise DataError(f"{whose}, so there is nobody to be found.")
+            raise DataError(f"{whose}, so no people can be estimated.")
         row = self._histories.account_index.get(account) if account is not None else None
         events, left_out = self._newest(events)
         people = by_weight(self.finder.find(events.items, events.times, row=row))

@@ -92,7 +92,7 @@ class Activity:
 
 
 class Like(NamedTuple):
-    """An item that a person has at least twice, more often than most accounts and than anybody else of theirs."""
+    """An item that a person has at least twice, more often than most accounts and the other people of the account."""
 
     item_id: str
     events: int  # of this person with the item
@@ -130,24 +130,24 @@ class AccountPeople:
 
 
 class WatchingStep(NamedTuple):
-    """The chance of each person after one more item was begun; they sum to one."""
+    """The probability of each person after one more item of the session; they sum to one."""
 
-    item_id: str | None  # None: before anything was begun
+    item_id: str | None  # None: before the first item
     chances: tuple[float, ...]  # in the order of the letters
 
 
 @dataclass(frozen=True)
 class Watching:
-    """Who of the people of an account is probably watching at a time."""
+    """The probability that each person of an account is watching at a time."""
 
     account_id: str | None  # None where only a history was given
-    time: str | None  # of the question; None where the log has no times
+    time: str | None  # of the query; None where the log has no times
     people: tuple[str, ...]  # letters, as in AccountPeople of the same history
-    steps: tuple[WatchingStep, ...]  # before anything was begun, then after each item
-    going_on: int  # how many of the items are the history's own: its last session goes on at that time
+    steps: tuple[WatchingStep, ...]  # before the first item, then after each item
+    going_on: int  # how many of the items are from the history, whose last session is still open at that time
     notes: tuple[str, ...] = ()
 
     @property
     def chances(self) -> dict[str, float]:
-        """The chance of each person after everything that was begun."""
+        """The probability of each person after all items of the session."""
         return dict(zip(self.people, self.steps[-1].chances, strict=True))

@@ -1,4 +1,4 @@
-"""Who of the people of an account is probably watching: the question of a caller, and the answer by item ids."""
+"""Estimates which person of an account is watching: checks the arguments, and returns probabilities by item."""
 
 from collections.abc import Sequence
 from string import ascii_uppercase
@@ -29,13 +29,13 @@ def watching(
     context: tuple[Ints, int] | None,
     notes: tuple[str, ...],
 ) -> Watching:
-    """Return the chance of each person before anything is begun, and after each item.
+    """Return the probability of each person before the first item of the session, and after each item.
 
-    A session of the history that goes on at this time counts as begun.
+    If the last session of the history is still open at this time, its items come first.
 
     Args:
         row: the account's row in the training logs.
-        context: of each event, and of the question.
+        context: of each event, and of the query.
         notes: on the history.
     """
     at = _read_time(time, events, finder)
@@ -62,7 +62,7 @@ def watching(
 
 
 def context_of_events(dataset: Dataset, places: slice, value: str | None) -> tuple[Ints, int] | None:
-    """Return the context of the events at these positions, and the number of the value that was asked with."""
+    """Return the context of the events at these positions, and the number of `value`."""
     if value is None:
         return None
     if dataset.contexts is None:
@@ -79,7 +79,7 @@ def _read_time(time: str | int | None, events: History, finder: PeopleFinder) ->
             raise SettingError(f"{TIME}: the log has no times, so leave it out.")
         return None
     if time is None:
-        raise SettingError(f"{TIME}: say when somebody is watching, such as 2024-05-01T20:15, as the log has times.")
+        raise SettingError(f"{TIME}: give the time of the query, such as 2024-05-01T20:15, because the log has times.")
     at, newest = int(read_times([time])[0]), int(events.times[-1])  # type: ignore[arg-type]
     if not has_hours(events.times):
         at -= at % DAY
@@ -89,7 +89,7 @@ def _read_time(time: str | int | None, events: History, finder: PeopleFinder) ->
 
 
 def _current_session(past: Past, at: int | None, gap: int | None) -> int:
-    """Return the position of the first event of the session that goes on; the number of events if none does."""
+    """Return the position of the first event of the session that is open at `at`; the number of events if none is."""
     if at is None or gap is None or past.times is None or at - int(past.times[-1]) > gap:
         return len(past.items)
     return int(np.searchsorted(past.session, past.session[-1]))

@@ -1,6 +1,6 @@
-"""On which of the household's devices each sitting is watched: every person has habits of their own.
+"""Draw the device of each sitting: every person prefers some of the household's devices.
 
-Devices are drawn from a random stream of their own, so a world with devices is the same log as without them.
+Devices are drawn from a random stream of their own, so the log of a world is the same with and without devices.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from lightgc2n.synthetic.household_world import HouseholdConfig, People
 
 DEVICES = ("tv", "tablet", "phone", "laptop", "console")
 HABIT = 0.6  # Dirichlet weight of each device for a person; below 1, most people prefer one or two
-STREAM = 1  # beside the stream of the households themselves
+STREAM = 1  # number of this random stream; households use others
 
 
 def draw_devices(config: HouseholdConfig, people: People, viewing: Viewing, seed: int, chunk: int) -> Ints:

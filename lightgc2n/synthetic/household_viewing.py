@@ -159,7 +159,7 @@ def _choose_items(
 
 
 def _fresh_units(world: World, people: People, slots: _Slots, random: np.random.Generator) -> Longs:
-    """Return what each slot would hold if nothing had been watched before."""
+    """Draw the unit of each slot, ignoring what was watched before."""
     # Two people who watch together alternate in choosing.
     wish = np.where(random.random(len(slots.home)) < 0.5, slots.person, slots.joined_by)
     taste = np.cumsum(people.taste, axis=2)[slots.domain, wish, :-1]

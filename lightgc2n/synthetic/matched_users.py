@@ -1,8 +1,8 @@
 """Households of users who were active in the same period, or whose households have equally long logs.
 
-Users merged at random were active in different months, and more of them make a longer log: dates tell them apart and
-length tells how many they are, neither of which holds for people who live together. Spans that overlap are not enough:
-within the same span one user may act in spring and another in autumn, so bursts have to match too.
+Users merged at random were active in different months, and more users make a longer log: dates separate them and the
+length predicts their number. Neither holds for people who live together. Overlapping spans are not enough: within the
+same span one user may act in spring and another in autumn, so bursts have to match too.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from lightgc2n.data.dataset import Ints, Longs
 
-TRIES = 20  # members drawn for one household before its first user, or its total, is given up
-AHEAD = 0.4  # of two members neither has at any time a share of their events behind them that is larger by more
+TRIES = 20  # members drawn for one household before it is given up
+AHEAD = 0.4  # largest difference, at any time, of the shares of their events that two members have completed
 INSTANTS = 256  # at which these shares are compared
 TOLERANCE = 1.25  # a balanced member has at most this many times too many or too few events
 Bools = npt.NDArray[np.bool_]

@@ -105,7 +105,7 @@ def test_without_a_history_there_is_nothing_to_own(recommender: Recommender) -> 
 
 
 def test_what_cannot_be_answered_is_refused(recommender: Recommender) -> None:
-    with pytest.raises(SettingError, match="nobody is named"):
+    with pytest.raises(SettingError, match="or both, found neither"):
         recommender.ownership()
     with pytest.raises(DataError, match="unknown account 'x'"):
         recommender.ownership("x")

@@ -213,7 +213,7 @@ def test_what_cannot_be_answered_is_refused(recommender: Recommender) -> None:
         recommender.recommend("x")
     with pytest.raises(DataError, match="unknown account 'x'"):
         recommender.recommend_many([account, "x"])  # at once, not when the list is read
-    with pytest.raises(SettingError, match="nobody is named"):
+    with pytest.raises(SettingError, match="or both, found neither"):
         recommender.recommend()
     with pytest.raises(SettingError, match="at least 1, found 0"):
         recommender.recommend(account, k=0)

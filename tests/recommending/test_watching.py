@@ -81,7 +81,7 @@ def test_the_device_of_a_stored_account(recommender: Recommender) -> None:
 
 def test_what_cannot_be_answered(recommender: Recommender) -> None:
     account = shared(recommender)
-    with pytest.raises(SettingError, match="say when somebody is watching"):
+    with pytest.raises(SettingError, match="give the time of the query"):
         recommender.who(account)
     with pytest.raises(SettingError, match="expected a time after the newest event"):
         recommender.who(account, time="1990-01-01")

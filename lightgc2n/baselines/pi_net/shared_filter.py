@@ -44,7 +44,7 @@ class MembersOfTheGate(nn.Module):
 
 
 class FilterUnit(nn.Module):
-    """What both filter units learn: a gate that reads p, q and s, and a candidate that reads p and s."""
+    """The parameters of both filter units: a gate that reads p, q and s, and a candidate that reads p and s."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

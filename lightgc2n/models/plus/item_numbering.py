@@ -13,7 +13,7 @@ from torch import Tensor
 
 MEAN_OF_LEARNED, LEAST_OF_LEARNED = ("items", "memory.readiness"), ("bias",)
 COUNTED = ("followers.columns", "followers.counts", "followers.leaving", "blend.columns", "blend.counts", "blend.total")
-NOTHING = ("learned", *COUNTED)  # of which a new item has nothing
+NOTHING = ("learned", *COUNTED)  # zero for a new item
 ITEM_NUMBERS = {  # tables that hold numbers of items, and how often each was counted
     "followers.columns": "followers.counts",
     "blend.columns": "blend.counts",

@@ -80,7 +80,7 @@ class Trends(nn.Module):
         return self.columns[snapshot].long(), bonus
 
     def bonus(self, bias: Float[Tensor, "M"]) -> Float[Tensor, "S K"]:
-        """The bonus of all items of all snapshots, of which there are fewer than queries."""
+        """The bonus of every item in every snapshot; there are fewer snapshots than queries."""
         weight = self.weight.exp() if self.training else self.chosen * self.weight.exp()
         return torch.log1p(self.rates @ weight * torch.exp(-entries_of(bias, self.columns.long())))
 
