@@ -25,12 +25,32 @@ def test_every_account_holds_as_many_different_items(growth: ModuleType) -> None
     assert train.events.max() < growth.ITEMS
 
 
-def test_edges_grow_with_the_accounts(growth: ModuleType) -> None:
-    actual = {accounts: growth.measure(accounts, 1, growth.KEPT) for accounts in (600, 1200)}
-    most = {accounts: accounts * (2 * growth.HELD - 1) for accounts in actual}  # 15 items and 14 steps an account
-    for accounts, row in actual.items():
-        assert 0.99 * most[accounts] <= row["edges"] <= most[accounts]  # a step that two accounts share is one edge
+def test_an_epoch_is_the_cost_of_a_step_times_the_steps(growth: ModuleType) -> None:
+    for way in growth.WAYS:
+        row = growth.measure(600, 1, way)
+        assert (row["steps"], row["rows"]) == (3, 256)  # 600 accounts
         assert row["seconds"] > 0
+        assert row["peak"] > 100
+    whole = growth.whole_epoch(300, "lightgc2n", threads=1)
+    assert "300 accounts, 15 events each, 20,000 items, 1 threads: one epoch of 2 steps of 256 sequences" in whole
+
+
+def test_what_was_measured_is_kept_and_the_fixed_batch_ends_early(
+    growth: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = []
+
+    def process(accounts: int, steps: int, way: str) -> dict[str, float]:
+        measured.append((accounts, way))
+        return {"seconds": float(accounts)}
+
+    monkeypatch.setattr(growth, "in_a_process_of_its_own", process)
+    for _ in range(2):
+        found = growth.measure_all(list(growth.WAYS), [100, 1000], 500, 2, 1, tmp_path / "kept.json")
+        assert {way: list(sizes) for way, sizes in found.items()} == {
+            "lightgc2n": [100, 1000], "lightgc2n, 256 sequences a step": [100], "lightgc2n-plus": [100, 1000]
+        }  # fmt: skip
+    assert len(measured) == 5
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 1.4])
@@ -43,7 +63,8 @@ def test_the_exponent_of_a_power_is_estimated(growth: ModuleType, power: float) 
 
 def test_the_report_distinguishes_linear_from_faster_growth(growth: ModuleType) -> None:
     def sizes(power: float) -> dict[int, list[dict[str, float]]]:
-        return {n: [{"seconds": n**power, "system": 0.0, "peak": 1.0, "edges": 29 * n}] for n in (10, 100)}
+        fixed = {"system": 0.0, "peak": 1.0, "steps": 1, "rows": 1}
+        return {n: [{"seconds": n**power, **fixed}] for n in (10, 100)}
 
-    assert "accounts^1.10, at most 1.15" in growth.report({growth.KEPT: sizes(1.1)})
-    assert "accounts^1.20, MORE THAN 1.15" in growth.report({growth.KEPT: sizes(1.2)})
+    assert "accounts^1.10, at most 1.15" in growth.report({"lightgc2n": sizes(1.1)})
+    assert "accounts^1.20, MORE THAN 1.15" in growth.report({"lightgc2n": sizes(1.2)})
