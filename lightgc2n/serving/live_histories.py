@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightgc2n.recommending.queries import History
+from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.serving.served_bundle import ServedBundle
 from lightgc2n.store.events import AccountHistory, NewEvent
 
@@ -58,11 +59,11 @@ def live_history(served: ServedBundle, account: str, stored: AccountHistory) -> 
     return Live(history, True, version=stored.version)
 
 
-def bundle_events(served: ServedBundle, account: str) -> Sequence[NewEvent]:
+def events_in_bundle(recommender: Recommender, account: str) -> Sequence[NewEvent]:
     """The events of an account in the bundle, oldest first; none if they have no times."""
-    own, dataset = served.recommender.stored_history(account), served.recommender.dataset
+    own, dataset = recommender.stored_history(account), recommender.dataset
     if own is None or own.times is None:
         return []
-    names: list[str | None] = [*served.recommender.domains_of(own.items)] or [None] * len(own.items)
+    names: list[str | None] = [*recommender.domains_of(own.items)] or [None] * len(own.items)
     rows = zip(own.items.tolist(), own.times.tolist(), names, strict=True)
     return [NewEvent(account, dataset.items[item], time, domain=domain) for item, time, domain in rows]

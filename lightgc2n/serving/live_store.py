@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from lightgc2n.serving.errors import RefusedError, store_down, unknown
 from lightgc2n.serving.event_writer import EventWriter
-from lightgc2n.serving.live_histories import Live, bundle_events, live_history
+from lightgc2n.serving.live_histories import Live, events_in_bundle, live_history
 from lightgc2n.serving.logs import log
 from lightgc2n.serving.served_bundle import ServedBundle
 from lightgc2n.serving.settings import Limits
@@ -209,7 +209,7 @@ class LiveStore:
 
     def _append(self, events: Sequence[NewEvent]) -> list[Outcome]:
         served = self._served()
-        return self.store.append(events, lambda account: bundle_events(served, account))
+        return self.store.append(events, lambda account: events_in_bundle(served.recommender, account))
 
     def _check(self) -> None:
         """In the reading thread: open the store or check it, and fetch the tombstones if there are more."""

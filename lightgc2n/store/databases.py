@@ -22,6 +22,11 @@ WAIT_SECONDS = 5.0  # for a lock of another writer, or for a connection
 APPLICATION_ID = 0x4C474332  # "LGC2" in the header of an SQLite file: a store of this product
 MAGIC, HEADER_BYTES, APPLICATION_ID_AT = b"SQLite format 3\0", 100, 68  # https://www.sqlite.org/fileformat.html
 SQLITE_FILES = ("-journal", "-wal", "-shm")  # beside a database
+PRAGMAS = (
+    *("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"),
+    "wal_autocheckpoint=4000",  # pages: a page that several transactions change is copied back once
+    "cache_size=-16000",  # KiB
+)
 NAMESPACE = "lightgc2n"  # the schema of our tables in PostgreSQL; tables of the user are never touched
 
 
@@ -150,7 +155,7 @@ class SqliteDatabase:
             connection = sqlite3.connect(
                 self._path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
             )
-            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
+            for pragma in PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}")
             self._own.connection = connection
             with self._lock:

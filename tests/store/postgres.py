@@ -57,6 +57,19 @@ class PostgresServer:
         self._process = None
         (self._data / "postmaster.pid").unlink(missing_ok=True)
 
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop all processes of the server for the time of the block; they keep their connections."""
+        assert self._process is not None
+        pids = [self._process.pid, *_children(self._process.pid)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
