@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from lightgc2n.cli.options import DatasetFolder, Force, Json, Overrides, Seed
+from lightgc2n.cli.on_cluster import runner_for
+from lightgc2n.cli.options import ClusterAddress, DatasetFolder, Force, Json, Overrides, Seed, Threads
 from lightgc2n.cli.printing import print_json, print_results
 from lightgc2n.devices import DEVICE_HELP
 from lightgc2n.errors import SettingError
@@ -45,6 +46,8 @@ def compare(
     ] = None,
     set: Overrides = None,
     seed: Seed = 0,
+    cluster: ClusterAddress = None,
+    threads: Threads = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "cpu",
     force: Force = False,
     json: Json = False,
@@ -54,7 +57,6 @@ def compare(
     With --out, finished models are stored in DIR.partial, and rerunning the command resumes.
     """
     from lightgc2n import zoo
-    from lightgc2n.devices import choose_device
     from lightgc2n.experiments.comparison_tables import comparison_notes, comparison_tables, conclusion
     from lightgc2n.experiments.plans import read_model_tables
     from lightgc2n.experiments.run_comparison import run_comparison
@@ -65,22 +67,24 @@ def compare(
     names = zoo.choose_models(models)
     tables = read_model_tables(config, set, names, known=[*zoo.ZOO, "split", "training"])
     settings = {"protocol": protocol, "targets": targets, "target_in_input": target_in_input, "seed": seed}
-    compared = run_comparison(
-        folder,
-        names,
-        tables,
-        domain=domain,
-        split=settings | tables[names[0]]["split"],
-        cutoffs=_cutoffs(cutoffs),
-        # A model that does not fit is an error where it is named, and left out of `all` and `simple`.
-        optional=[name for name in names if name not in models.split(",")],
-        exclude_seen=exclude_seen,
-        device=choose_device(device),
-        seed=seed,
-        out=out,
-        force=force,
-        beyond_accuracy=_beyond(metrics),
-    )
+    with runner_for(cluster, threads, device) as (runner, chosen):
+        compared = run_comparison(
+            folder,
+            names,
+            tables,
+            domain=domain,
+            split=settings | tables[names[0]]["split"],
+            cutoffs=_cutoffs(cutoffs),
+            # A model that does not fit is an error where it is named, and left out of `all` and `simple`.
+            optional=[name for name in names if name not in models.split(",")],
+            exclude_seen=exclude_seen,
+            device=chosen,
+            seed=seed,
+            out=out,
+            force=force,
+            beyond_accuracy=_beyond(metrics),
+            runner=runner,
+        )
     if json:
         print_json(compared.result)
         return

@@ -2,17 +2,20 @@
 
 import math
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lightgc2n.cli.options import Json, Overrides
+from lightgc2n.cli.on_cluster import runner_for
+from lightgc2n.cli.options import ClusterAddress, Json, Overrides, Threads
 from lightgc2n.cli.printing import print_json, print_results
 from lightgc2n.devices import DEVICE_HELP
 from lightgc2n.errors import SettingError, TrainingError
 
 if TYPE_CHECKING:
+    from lightgc2n.experiments.subprocesses import Runner
     from lightgc2n.paper.experiment_plan import Setup
     from lightgc2n.paper.experiment_runner import Pace, State
 
@@ -70,6 +73,8 @@ def experiment(
             "--slice", metavar="SECONDS", min=0, help="Time budget: pause at the end of the epoch that exceeds it."
         ),
     ] = math.inf,
+    cluster: ClusterAddress = None,
+    threads: Threads = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     pack: Annotated[
         Path | None,
@@ -100,15 +105,17 @@ def experiment(
         _unpack(unpack, _required(out), json)
         return
     at_once, turns = (2, 10) if quick else (1, 1)
-    pace = _pace(device, side_by_side or at_once, slice, together or turns)
+    pace = partial(_pace, side_by_side or at_once, slice, together or turns)
     if run is not None:
-        _run(run, _required(out), pace, json)
+        with runner_for(cluster, threads, device) as where:
+            _run(run, _required(out), pace(*where), json)
         return
     setup = _setup(name, [*(data or []), *(more or [])], quick, out, pack, context)
     if pack is not None:
         _pack(name, setup, _command(context), pack, force, json)
-    else:
-        _run_experiments(name, setup, _command(context), _required(out), pace, json)
+        return
+    with runner_for(cluster, threads, device) as where:
+        _run_experiments(name, setup, _command(context), _required(out), pace(*where), json)
 
 
 def report(
@@ -204,11 +211,10 @@ def _run(archive: Path, results: Path, pace: "Pace", json: bool) -> None:
     _report_state(state, {"results": str(results)}, sentence, json)
 
 
-def _pace(device: str, at_once: int, seconds: float, per_process: int) -> "Pace":
-    from lightgc2n.devices import choose_device
+def _pace(at_once: int, seconds: float, per_process: int, runner: "Runner | None", device: str) -> "Pace":
     from lightgc2n.paper.experiment_runner import Pace
 
-    return Pace(choose_device(device), at_once, seconds, per_process)
+    return Pace(device, at_once, seconds, per_process, runner)
 
 
 def _unpack(results: Path, out: Path, json: bool) -> None:

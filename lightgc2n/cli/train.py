@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightgc2n.cli.options import ConfigFile, Json, Overrides, Seed
+from lightgc2n.cli.on_cluster import runner_for
+from lightgc2n.cli.options import ClusterAddress, ConfigFile, Json, Overrides, Seed, Threads
 from lightgc2n.cli.printing import print_json, print_results
 from lightgc2n.devices import DEVICE_HELP
 from lightgc2n.errors import SettingError, TrainingError
@@ -15,11 +16,12 @@ from lightgc2n.progress import say
 if TYPE_CHECKING:
     from lightgc2n.experiments.plan_runner import PlanState
     from lightgc2n.experiments.plan_summary import Summary
+    from lightgc2n.experiments.subprocesses import Runner
     from lightgc2n.training.runs import RunPlan
 
 OF_SPLIT, OF_TRAINING = ("protocol", "targets", "target_in_input", "seed"), ("epochs", "seed")
 OF_ONE_RUN = ("folder", "from_run", "model", "domain", "config", "set", *OF_SPLIT, *OF_TRAINING)
-OF_A_PLAN = ("only", "side_by_side")
+OF_A_PLAN = ("only", "side_by_side", "cluster", "threads")
 
 
 def train(
@@ -63,6 +65,8 @@ def train(
             "--slice", metavar="SECONDS", min=0, help="Time budget: pause at the end of the epoch that exceeds it."
         ),
     ] = None,
+    cluster: ClusterAddress = None,
+    threads: Threads = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     json: Json = False,
 ) -> None:
@@ -75,10 +79,13 @@ def train(
     seconds = math.inf if slice is None else slice
     if plan is not None:
         _refuse(context, OF_ONE_RUN, "belongs in the plan file")
+        if cluster is not None:
+            _refuse(context, ("only", "side_by_side"), "does not go with --cluster, which runs as many as fit")
         if only:
             _train_only(plan, out, only, choose_device(device), seconds, json)
         else:
-            _train_plan(plan, out, choose_device(device), side_by_side, seconds, json)
+            with runner_for(cluster, threads, device) as (runner, chosen):
+                _train_plan(plan, out, chosen, side_by_side, seconds, json, runner)
         return
     _refuse(context, OF_A_PLAN, "needs --plan")
     if folder is None:
@@ -165,11 +172,13 @@ def _train_only(plan: Path, out: Path, name: str, device: str, seconds: float, j
     typer.echo(f"{out / name}: {'finished' if finished else 'paused; rerun the command to resume'}")
 
 
-def _train_plan(plan: Path, out: Path, device: str, at_once: int, seconds: float, json: bool) -> None:
+def _train_plan(
+    plan: Path, out: Path, device: str, at_once: int, seconds: float, json: bool, runner: "Runner | None"
+) -> None:
     from lightgc2n.experiments.plan_runner import LOGS, train_plan
     from lightgc2n.experiments.plan_summary import write_summary
 
-    state = train_plan(plan, out, device, at_once, seconds)
+    state = train_plan(plan, out, device, at_once, seconds, runner=runner)
     summary = write_summary(out)
     if json:
         print_json({"out": str(out), "left": state.left, "failed": state.failed, "summary": summary.rows})

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightgc2n.cli.options import ConfigFile, DatasetFolder, Json, Overrides, Seed
+from lightgc2n.cli.on_cluster import runner_for
+from lightgc2n.cli.options import ClusterAddress, ConfigFile, DatasetFolder, Json, Overrides, Seed, Threads
 from lightgc2n.cli.printing import print_json, print_results
 from lightgc2n.devices import DEVICE_HELP
 from lightgc2n.experiments.table import BUDGET, BUDGET_NOTE, Cell, Table
@@ -54,6 +55,8 @@ def tune(
         ),
     ] = math.inf,
     seed: Seed = 0,
+    cluster: ClusterAddress = None,
+    threads: Threads = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     force: Annotated[bool, typer.Option("--force", help="Replace the file at --save.")] = False,
     json: Json = False,
@@ -66,7 +69,6 @@ def tune(
     from lightgc2n.config import read_settings, read_tables
     from lightgc2n.data.leak_audit import warn_of_leaks
     from lightgc2n.data.splits import SplitConfig
-    from lightgc2n.devices import choose_device
     from lightgc2n.experiments.settings_file import refuse_other_settings, write_tuned
     from lightgc2n.experiments.tuning import BEST_SETTINGS, DEFAULT_EPOCHS, TuningPlan
     from lightgc2n.experiments.tuning import tune as search
@@ -98,7 +100,8 @@ def tune(
     data = open_data(run)
     warn_of_leaks(*data)
     say(f"tuning {model} in {out}; Ctrl-C stops, rerun the command to resume")
-    tuned = search(plan, out, choose_device(device), side_by_side, slice, data)
+    with runner_for(cluster, threads, device) as (runner, chosen):
+        tuned = search(plan, out, chosen, side_by_side, slice, data, runner)
     if tuned.finished:
         if save is not None:
             refuse_other_settings(save, out, force)  # it may have appeared since the search began

@@ -16,16 +16,17 @@ from typing import Any
 from lightgc2n import zoo
 from lightgc2n.devices import reset_peak
 from lightgc2n.errors import LightGC2NError
+from lightgc2n.experiments.one_run import TEST
 from lightgc2n.experiments.plans import choose_run, read_plan
 from lightgc2n.experiments.save_results import RESULTS, read_results, save_baseline, save_results
-from lightgc2n.experiments.subprocesses import Child, TimeBudget, as_child, last_line, run_children
+from lightgc2n.experiments.subprocesses import Child, Runner, TimeBudget, as_child, last_line, run_children
 from lightgc2n.experiments.summary_files import FIRST_LINES, is_summary, refuse_other_summary
 from lightgc2n.files.atomic_writes import claim_folder
 from lightgc2n.files.folder_kinds import CLAIM, FolderKind, is_made_by_us, refuse_linked
 from lightgc2n.progress import say
 from lightgc2n.training.checkpoints import epochs_of
 from lightgc2n.training.run import DataCache, train_run
-from lightgc2n.training.runs import RUN, RunPlan, refuse_another_run
+from lightgc2n.training.runs import RUN, RunPlan, refuse_another_run, start_run
 
 LOGS = "logs"
 PLAN_LOGS = FolderKind("folder of runs", CLAIM, (f"{LOGS}/*.txt",))
@@ -42,7 +43,13 @@ class PlanState:
 
 
 def train_plan(
-    plan: Path, out: Path, device: str = "cpu", at_once: int = 1, seconds: float = math.inf, per_process: int = 1
+    plan: Path,
+    out: Path,
+    device: str = "cpu",
+    at_once: int = 1,
+    seconds: float = math.inf,
+    per_process: int = 1,
+    runner: Runner | None = None,
 ) -> PlanState:
     """Train and test every run of a plan in out/NAME; finished runs are kept, interrupted ones resume.
 
@@ -50,6 +57,7 @@ def train_plan(
         at_once: how many runs are trained at the same time; they share the cores.
         seconds: time budget; after it no run starts, and running ones pause at the end of their epoch.
         per_process: how many runs one subprocess trains in turn, which saves start-up time where runs are short.
+        runner: runs the children elsewhere, one for each run; none: on this machine.
     """
     runs, data = read_plan(plan), DataCache()
     claim_folder(out, "runs of a plan", ours=_holds_only_runs(out))
@@ -59,18 +67,21 @@ def train_plan(
     unfinished = [name for name in runs if not (out / name / RESULTS).exists()]
     say(f"{len(runs)} runs, {len(runs) - len(unfinished)} of them finished; Ctrl-C stops, rerun the command to resume")
     budget = TimeBudget(seconds)
-    baselines = [name for name in unfinished if zoo.ZOO[runs[name].model].is_simple]
+    baselines = [name for name in unfinished if zoo.ZOO[runs[name].model].is_simple and runner is None]
     failed = [name for name in baselines if budget.left() > 0 and not _build(runs[name], out, name, device, data)]
     trained = [name for name in unfinished if name not in baselines]
     batches = [trained[first : first + per_process] for first in range(0, len(trained), per_process)]
-    children = {_child(plan, out, names, device, at_once): names for names in batches}
+    if runner is None:
+        children = {_child(plan, out, names, device, at_once): names for names in batches}
+    else:
+        children = {_child_of_run(runs[name], out, name, device, data): [name] for name in trained}
 
     def ended(child: Child, code: int) -> None:
         for name in children[child]:
             say(_ending(out, name, code))
         failed.extend(_failures(out, children[child]) if code else [])
 
-    run_children(children, at_once, budget, ended)
+    (runner or run_children)(children, at_once, budget, ended)
     finished = [name for name in runs if (out / name / RESULTS).exists()]
     return PlanState(finished, [name for name in runs if name not in {*finished, *failed}], failed)
 
@@ -170,6 +181,14 @@ def _child(plan: Path, out: Path, names: Sequence[str], device: str, at_once: in
     arguments: tuple[str | Path | int, ...] = (plan, out, device, at_once, *names)
     module = "lightgc2n.experiments.plan_runner"
     return Child(names[0], out / names[0], _log(out, names[0]), module, arguments)
+
+
+def _child_of_run(run: RunPlan, out: Path, name: str, device: str, data: DataCache) -> Child:
+    """Start the run in its folder, and return the child that trains it: it needs no more than that folder."""
+    dataset = data.load(run.data)
+    start_run(out / name, run, dataset.only(run.domain) if run.domain else dataset)
+    module = "lightgc2n.experiments.one_run"
+    return Child(name, out / name, _log(out, name), module, (out / name, TEST, device, 1))
 
 
 def _ending(out: Path, name: str, code: int) -> str:

@@ -8,8 +8,12 @@ from typing import Any
 from lightgc2n.config import read_settings
 from lightgc2n.data.leak_audit import warn_of_leaks
 from lightgc2n.data.splits import SplitConfig
+from lightgc2n.errors import OUT, SettingError
 from lightgc2n.experiments.compare import COMPARISON, Compared, compare, write_results
 from lightgc2n.experiments.comparison_cache import ComparisonCache
+from lightgc2n.experiments.rank_model import Conditions
+from lightgc2n.experiments.subprocesses import Runner
+from lightgc2n.experiments.train_elsewhere import train_elsewhere
 from lightgc2n.files.atomic_writes import refuse_existing, resumable_folder
 from lightgc2n.progress import say
 from lightgc2n.training.loop import TrainingConfig
@@ -34,6 +38,7 @@ def run_comparison(
     out: Path | None = None,
     force: bool = False,
     beyond_accuracy: bool = False,
+    runner: Runner | None = None,
 ) -> Compared:
     """Train and compare models on one dataset.
 
@@ -43,7 +48,10 @@ def run_comparison(
         optional: models to leave out, with a reason, where they do not fit the data.
         out: the folder for results, ranks and trained runs; finished models are stored in OUT.partial.
         beyond_accuracy: also measure coverage, novelty, diversity and popularity bias of the lists.
+        runner: trains the models elsewhere, which needs `out`; lists are ranked on this machine.
     """
+    if runner is not None and out is None:
+        raise SettingError(f"a comparison on a cluster needs {OUT}: checkpoints are kept there.")
     if out is not None:
         refuse_existing(out, force)
     config = read_settings(SplitConfig, split, where="split")
@@ -68,6 +76,9 @@ def run_comparison(
     with resumable_folder(out, force, kind=COMPARISON) as folder:
         say(f"finished models are stored in {folder}; interrupted, the comparison resumes")
         cache = ComparisonCache(folder, force)
+        if runner is not None:
+            conditions = Conditions(dataset, divided, exclude_seen, device)
+            train_elsewhere(plans, conditions, cache, runner, optional)
         compared = comparison(cache=cache)
         cache.clear()
         write_results(compared, folder)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -58,15 +58,17 @@ class Child:
     arguments: tuple[str | Path | int, ...]
 
 
+Ended = Callable[[Child, int], None]
+Runner = Callable[[Iterable[Child], int, TimeBudget, Ended], None]  # run_children, or the same on a cluster
+
+
 def last_line(log: Path) -> str:
     """The last line of a log file."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.is_file() else []
     return lines[-1] if lines else "its log is empty"
 
 
-def run_children(
-    children: Iterable[Child], at_once: int, budget: TimeBudget, ended: Callable[[Child, int], None]
-) -> None:
+def run_children(children: Iterable[Child], at_once: int, budget: TimeBudget, ended: Ended) -> None:
     """Run children, at most `at_once` at a time, until all have ended or the time is up; an error stops them all.
 
     Args:
@@ -103,9 +105,14 @@ def as_child(work: Callable[[], object]) -> None:
         sys.exit(problem.exit_code)
 
 
-def _start(child: Child, seconds: float, at_once: int) -> Process:
+def child_command(module: str, arguments: Sequence[str | Path | int], seconds: float) -> list[str]:
+    """The command of a child."""
     place = str(Path(__file__).parents[2])
-    command = [sys.executable, "-P", "-c", RUN_MODULE, place, child.module, *map(str, child.arguments), str(seconds)]
+    return [sys.executable, "-P", "-c", RUN_MODULE, place, module, *map(str, arguments), str(seconds)]
+
+
+def _start(child: Child, seconds: float, at_once: int) -> Process:
+    command = child_command(child.module, child.arguments, seconds)
     # One thread per run: more would take cores from the other runs.
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))} if at_once > 1 else {}
     child.log.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from lightgc2n.errors import LightGC2NError, ScoreError
-from lightgc2n.experiments.subprocesses import Child, TimeBudget, as_child, last_line, run_children
+from lightgc2n.experiments.subprocesses import Child, Runner, TimeBudget, as_child, last_line, run_children
 from lightgc2n.training.checkpoints import LAST, METRICS, Progress, load_checkpoint
 from lightgc2n.training.run import OpenData, train_run
 from lightgc2n.training.runs import plan_of
@@ -71,12 +71,14 @@ def train_trials(
     budget: TimeBudget,
     report: Callable[[Trial], None],
     data: OpenData,
+    runner: Runner | None = None,
 ) -> bool:
     """Train all trials to this epoch; return whether they reached it within the time budget.
 
     Args:
         report: called with each trial that has reached it.
         data: the dataset and split of all trials.
+        runner: trains them elsewhere; none: on this machine.
     """
     waiting = [trial for trial in trials if not trial.reached(epochs)]
     children = {_child(trial, epochs, device): trial for trial in waiting}
@@ -87,7 +89,9 @@ def train_trials(
         if children[child].reached(epochs):
             report(children[child])
 
-    if at_once > 1 and len(waiting) > 1:
+    if runner is not None and waiting:
+        runner(children, at_once, budget, ended)
+    elif at_once > 1 and len(waiting) > 1:
         run_children(children, at_once, budget, ended)
     else:
         for child, trial in children.items():

@@ -17,7 +17,7 @@ from lightgc2n.config import unknown_name
 from lightgc2n.data.dataset import Dataset
 from lightgc2n.errors import OutputError, ScoreError, SettingError
 from lightgc2n.experiments.search_space import SAMPLERS, Range, learns_from_trials, propose, space_of
-from lightgc2n.experiments.subprocesses import TimeBudget
+from lightgc2n.experiments.subprocesses import Runner, TimeBudget
 from lightgc2n.experiments.table import csv_text, plain_table
 from lightgc2n.experiments.trials import FAILED, LOG, Trial, train_trials
 from lightgc2n.files.atomic_writes import new_file
@@ -117,18 +117,20 @@ def tune(
     side_by_side: int = 1,
     seconds: float = math.inf,
     data: OpenData | None = None,
+    runner: Runner | None = None,
 ) -> Tuned:
     """Run a search in `out`, or resume the interrupted search there.
 
     Args:
         seconds: time budget of this call; the next call resumes.
         data: the dataset and split of the plan, if they are already loaded.
+        runner: trains the trials elsewhere; none: on this machine.
     """
     _refuse_invalid(plan, side_by_side)
     data = data or open_data(plan.run)
     dataset, _ = data
     _start(plan, dataset, out)
-    search = _Search(plan, data, out, device, side_by_side, TimeBudget(seconds))
+    search = _Search(plan, data, out, device, side_by_side, TimeBudget(seconds), runner)
     finished = search.run_rungs()
     tuned = Tuned(plan, dataset, search.rows(), finished)
     _write_csv(tuned, out / TRIALS)
@@ -141,10 +143,17 @@ class _Search:
     """The trials proposed so far, and the rung that each has reached."""
 
     def __init__(
-        self, plan: TuningPlan, data: OpenData, out: Path, device: str, side_by_side: int, budget: TimeBudget
+        self,
+        plan: TuningPlan,
+        data: OpenData,
+        out: Path,
+        device: str,
+        side_by_side: int,
+        budget: TimeBudget,
+        runner: Runner | None,
     ) -> None:
         self.plan, self.data, self.out = plan, data, out
-        self.device, self.side_by_side, self.budget = device, side_by_side, budget
+        self.device, self.side_by_side, self.budget, self.runner = device, side_by_side, budget, runner
         self.trials: list[Trial] = []
         self.proposals: list[dict[str, Any]] = []
         self.rung_of: dict[int, int] = {}
@@ -190,7 +199,9 @@ class _Search:
 
     def _rung(self, rung: int, trials: Sequence[Trial], epochs: int) -> bool:
         self.rung_of |= {trial.number: rung for trial in trials}
-        return train_trials(trials, epochs, self.device, self.side_by_side, self.budget, _report, self.data)
+        return train_trials(
+            trials, epochs, self.device, self.side_by_side, self.budget, _report, self.data, self.runner
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per trial, the best first."""

@@ -12,7 +12,7 @@ from lightgc2n.data.dataset import MANIFEST
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.experiments.plan_runner import train_plan
 from lightgc2n.experiments.plans import read_plan
-from lightgc2n.experiments.subprocesses import TimeBudget
+from lightgc2n.experiments.subprocesses import Runner, TimeBudget
 from lightgc2n.files.atomic_writes import claim_folder, new_file
 from lightgc2n.files.folder_kinds import FolderKind, is_made_by_us, refuse_linked
 from lightgc2n.paper.catalogue import EXPERIMENTS, QUICK_EPOCHS
@@ -32,6 +32,7 @@ class Pace:
     at_once: int = 1
     seconds: float = math.inf  # time budget: after it no run starts, and each pauses at the end of its epoch
     per_process: int = 1  # runs that one subprocess trains in turn
+    runner: Runner | None = None  # runs them elsewhere
 
 
 @dataclass
@@ -82,7 +83,7 @@ def run_plans(names: list[str], out: Path, state: State, pace: Pace) -> None:
         plan = out / name / PLAN
         if plan.is_file() and plan.read_text(encoding="utf-8").strip():
             say(f"runs of {name}")
-            done = train_plan(plan, out / name, pace.device, pace.at_once, budget.left(), pace.per_process)
+            done = train_plan(plan, out / name, pace.device, pace.at_once, budget.left(), pace.per_process, pace.runner)
             state.left += [f"{name}/{run}" for run in done.left]
             state.failed += [f"{name}/{run}" for run in done.failed]
 
