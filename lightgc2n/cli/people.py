@@ -12,7 +12,18 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from lightgc2n.cli.options import Force, History, Json, RunData, Times, known_history, split_ids
+from lightgc2n.cli.on_cluster import write_on_cluster
+from lightgc2n.cli.options import (
+    ClusterAddress,
+    Force,
+    History,
+    Json,
+    RunData,
+    Threads,
+    Times,
+    known_history,
+    split_ids,
+)
 from lightgc2n.cli.printing import can_print, print_json, print_table, title_of, with_title
 from lightgc2n.errors import SettingError
 
@@ -41,7 +52,9 @@ def people(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="FILE", help="With --all: a .csv, .jsonl or .parquet with the people of each account."
+            "--out",
+            metavar="FILE",
+            help="With --all: a .csv, .jsonl or .parquet with the people of each account; on a cluster a folder.",
         ),
     ] = None,
     history: History = None,
@@ -74,6 +87,8 @@ def people(
         str | None,
         typer.Option(metavar="VALUE", help="With --who: the device or other hint, if import kept that column."),
     ] = None,
+    cluster: ClusterAddress = None,
+    threads: Threads = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -89,8 +104,10 @@ def people(
     if all_accounts:
         if account is not None or history is not None or who is not None:
             raise SettingError("--all summarises every account: omit --account, --history and --who.")
-        _summarise(run, data, out, force, json)
+        _summarise(run, data, out, force, json, cluster, threads)
         return
+    if cluster is not None or threads is not None:
+        raise SettingError("--cluster and --threads need --all.")
     if out is not None:
         raise SettingError("--out needs --all: it gets one row for each account.")
     known = read_titles(titles) if titles is not None else {}
@@ -132,7 +149,9 @@ def _show_who(found: "Watching", titles: dict[str, str], as_json: bool) -> None:
         typer.echo(WHO_NOTE)
 
 
-def _summarise(run: Path, data: Path | None, out: Path | None, force: bool, json: bool) -> None:
+def _summarise(
+    run: Path, data: Path | None, out: Path | None, force: bool, json: bool, cluster: str | None, threads: int | None
+) -> None:
     """Count the people of all accounts; show the summary, and write one row for each account to `out`."""
     from lightgc2n.recommending.loading import load
     from lightgc2n.recommending.people_report import (
@@ -140,18 +159,27 @@ def _summarise(run: Path, data: Path | None, out: Path | None, force: bool, json
         Example,
         accounts_with_events,
         population_of,
+        summarised,
         summary_of,
     )
     from lightgc2n.recommending.write_recommendations import refuse_output, write_counts
 
-    if out is not None:
-        refuse_output(out, force)
     rows: list[Example] = []
-    recommender = load(run, data)
-    _ = recommender.finder  # learn it, if need be, before accounts are counted
-    found = population_of(accounts_with_events(recommender.dataset), recommender.people_of_all, None, rows.append)
+    if cluster is not None:
+        parts = write_on_cluster(cluster, threads, "cpu", (run, data), out, lambda _: None, force)
+        counted = [one for part in parts for one in part.counted]
+        rows, found = [one.example for one in counted], summarised(counted)
+    else:
+        if threads is not None:
+            raise SettingError("--threads needs --cluster.")
+        if out is not None:
+            refuse_output(out, force)
+        recommender = load(run, data)
+        _ = recommender.finder  # learn it, if need be, before accounts are counted
+        found = population_of(accounts_with_events(recommender.dataset), recommender.people_of_all, None, rows.append)
+        if out is not None:
+            write_counts(out, rows, force)
     if out is not None:
-        write_counts(out, rows, force)
         typer.echo(f"written to {out}", err=json)
     if json:
         print_json(found.as_json() | summary_of(rows))

@@ -8,13 +8,25 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from lightgc2n.cli.options import Force, History, Json, RunData, Times, known_history, split_ids
+from lightgc2n.cli.on_cluster import write_on_cluster
+from lightgc2n.cli.options import (
+    ClusterAddress,
+    Force,
+    History,
+    Json,
+    RunData,
+    Threads,
+    Times,
+    known_history,
+    split_ids,
+)
 from lightgc2n.cli.printing import print_json, print_table, title_of, with_title
 from lightgc2n.devices import DEVICE_HELP
 from lightgc2n.errors import SettingError
 from lightgc2n.progress import say
 
 if TYPE_CHECKING:
+    from lightgc2n.recommending.recommender import Recommender
     from lightgc2n.recommending.results import Ownership, Recommendations
 
 Result = TypeVar("Result")
@@ -51,9 +63,12 @@ def recommend(
     domain: Annotated[str | None, typer.Option(help="List only items of this domain.")] = None,
     people: Annotated[bool, typer.Option("--people", help="Also show each latent user's share of each event.")] = False,
     data: RunData = None,
+    cluster: ClusterAddress = None,
+    threads: Threads = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="File to write: .csv, .jsonl or .parquet.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="File to write: .csv, .jsonl or .parquet; with --cluster a folder."),
     ] = None,
     force: Force = False,
     json: Json = False,
@@ -69,18 +84,32 @@ def recommend(
     from lightgc2n.recommending.loading import load
     from lightgc2n.recommending.write_recommendations import refuse_output, write_list_blocks, write_recommendations
 
+    def list_arguments(recommender: "Recommender") -> dict[str, Any]:
+        return {
+            "k": k,
+            "exclude_seen": exclude_seen,
+            "allow": recommender.read_items(allow) if allow else None,
+            "deny": recommender.read_items(deny) if deny else None,
+            "domain": domain,
+        }
+
+    accounts_of_note: dict[str, list[str]] = {}
+    if cluster is not None:
+        if not all_accounts:
+            raise SettingError("--cluster is for the lists of all accounts: give --all.")
+        parts = write_on_cluster(cluster, threads, device, (run, data), out, list_arguments, force)
+        for note, names in ((note, names) for part in parts for note, names in part.notes.items()):
+            accounts_of_note.setdefault(note, []).extend(names)
+        typer.echo(f"written to {out}", err=json)
+        _say_notes(accounts_of_note)
+        return
+    if threads is not None:
+        raise SettingError("--threads needs --cluster.")
     if out is not None:
         refuse_output(out, force)
     recommender = load(run, data, device)
-    options: dict[str, Any] = {
-        "k": k,
-        "exclude_seen": exclude_seen,
-        "allow": recommender.read_items(allow) if allow else None,
-        "deny": recommender.read_items(deny) if deny else None,
-        "domain": domain,
-    }
+    options = list_arguments(recommender)
     items = known_history(history, recommender.dataset.item_index)
-    accounts_of_note: dict[str, list[str]] = {}
     of_whole_accounts = items is None and not (person or together)
     if of_whole_accounts and out is not None:
         blocks = recommender.list_blocks(None if all_accounts else account, **options)
@@ -101,6 +130,10 @@ def recommend(
             (_print_json if json else _print_tables)(printed, owned, recommender.titles)
     if out is not None:
         typer.echo(f"written to {out}", err=json)
+    _say_notes(accounts_of_note)
+
+
+def _say_notes(accounts_of_note: Mapping[str, list[str]]) -> None:
     for note, names in accounts_of_note.items():
         say(f"{names[0] if len(names) == 1 else f'{len(names):,} accounts'}: {note}")
 

@@ -109,7 +109,7 @@ def connect(address: str, limits: Limits | None = None, check: bool = True) -> I
     """
     limits = limits or Limits.from_environment()
     host, port = _parsed(address)
-    _prepare(limits)
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as in later versions of Ray, without its warning
     import ray
 
     _refuse_open(not _is_loopback(host), address)
@@ -245,14 +245,6 @@ def _refuse_unreachable(host: str, port: int, address: str) -> None:
         raise ClusterError(
             f"{address}: no cluster answers ({problem.strerror or problem}). Start one: ray start --head --port {port}"
         ) from None
-
-
-def _prepare(limits: Limits) -> None:
-    """Settings that Ray reads from the environment when it is imported."""
-    third = str(int(1000 * limits.hung / 3))
-    for name in ("RAY_grpc_client_keepalive_time_ms", "RAY_grpc_client_keepalive_timeout_ms"):
-        os.environ.setdefault(name, third)  # or a call to a frozen node would wait as long as that is frozen
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray warns about its future default otherwise
 
 
 @contextmanager

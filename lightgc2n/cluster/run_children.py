@@ -21,6 +21,7 @@ from ray.exceptions import RayError, RayTaskError
 from lightgc2n.cluster.attempts import Job, Outcome, attempt, read_folder
 from lightgc2n.cluster.connect import Cluster, connect
 from lightgc2n.cluster.home import Home, Sight
+from lightgc2n.cluster.pings import NODE, Pings
 from lightgc2n.data.dataset import DATASET
 from lightgc2n.errors import ClusterError, OutputError
 from lightgc2n.experiments.subprocesses import SECONDS_BETWEEN_NEWS, Child, Ended, Runner, TimeBudget
@@ -31,7 +32,6 @@ from lightgc2n.training.runs import COMMIT_VARIABLE, read_run, source_commit
 MOST_LOST = 5  # attempts in a row that were lost without one more epoch
 SECONDS_TO_CANCEL = 5.0
 BEATS = 6  # messages of a node within the limit of its silence
-NODE = "ray.io/node-id"
 
 
 @dataclass
@@ -103,9 +103,10 @@ class _Session:
         self.limits = runner.cluster.limits
         self.open = {work.child.name: work for work in works}
         self.attempts = count(1)
-        self.silent: set[str] = set()  # nodes that get no work
+        self.pings = Pings(runner.cluster, runner.threads, runner.gpus)
         self.refused: dict[str, int] = {}  # run -> refusals that were reported
         self.data: dict[Path, Any] = {}
+        self.abandoned: list[Any] = []
         self.fitted = self.news = time.monotonic()
         commit = source_commit()
         self.environment = {"OMP_NUM_THREADS": str(runner.threads), "OMP_WAIT_POLICY": "PASSIVE"}
@@ -128,11 +129,12 @@ class _Session:
 
     def close(self) -> None:
         """Cancel what is left, first so that it can clean up."""
-        left = [work.task for work in self.open.values() if work.task is not None]
+        left = [*self.abandoned, *(work.task for work in self.open.values() if work.task is not None)]
         for force in (False, True):
             for task in left:
                 ray.cancel(task, force=force)
             left = ray.wait(left, num_returns=len(left), timeout=SECONDS_TO_CANCEL)[1] if left else []
+        self.pings.close()
         ray.kill(self.home)
 
     def _submit(self, work: _Work) -> None:
@@ -144,9 +146,11 @@ class _Session:
         arguments = tuple(map(str, work.child.arguments[1:]))  # the first one is the run's folder
         beat = min(1.0, self.limits.hung / BEATS)
         job = Job(work.child.name, work.attempt, work.child.module, arguments, folder.name, self.environment, beat)
-        where = {NODE: f"!in({','.join(sorted(self.silent))})"} if self.silent else {}
         task = ray.remote(attempt).options(
-            num_cpus=self.runner.threads, num_gpus=self.runner.gpus, max_retries=0, label_selector=where
+            num_cpus=self.runner.threads,
+            num_gpus=self.runner.gpus,
+            max_retries=0,
+            label_selector=self.pings.elsewhere,
         )
         work.task = task.remote(self.home, job, self.data[folder])
 
@@ -187,13 +191,11 @@ class _Session:
     def _look(self) -> None:
         """Report where runs are, and take them from nodes that are silent."""
         sights: dict[str, Sight] = self._at_home("sights")
-        self.silent -= {sight.node for sight in sights.values() if sight.node and sight.silent < self.limits.hung}
-        hung = set()
+        hung = self.pings.newly_silent()
         for name, work in self.open.items():
             sight = sights[name]
             for node in sight.refused[self.refused.get(name, 0) :]:
                 say(f"{name}: a late checkpoint from {self._name(node)} is refused")
-                self.silent.discard(node)
             self.refused[name] = len(sight.refused)
             if sight.node and sight.node != work.node:
                 work.node = sight.node
@@ -207,10 +209,10 @@ class _Session:
 
     def _leave(self, hung: set[str], sights: dict[str, Sight]) -> None:
         """Start anew, elsewhere, what runs on silent nodes, and what waits: Ray may have sent it there."""
-        self.silent |= hung
+        self.pings.silent |= hung
         for name, work in list(self.open.items()):
             if sights[name].node in hung or not sights[name].node:
-                ray.cancel(work.task, force=True)
+                self.abandoned.append(work.task)  # if it wakes up, home refuses it, and it ends
                 if sights[name].node:
                     self._lost(work, f"silent for {self.limits.hung:g} s")
                 else:

@@ -185,6 +185,10 @@ class TorchScorer:
                 values, items = best_of_two_kinds(scores, self._learned, batch.options.k)
                 yield values.cpu().numpy(), items.cpu().numpy()
 
+    def tiles(self, batch: QueryBatch) -> list[int]:
+        rows, queries = rows_per_tile(self.train.items, self.device), len(batch.queries)
+        return [min(rows, queries - first) for first in range(0, queries, rows)]
+
     def scores(self, batch: QueryBatch) -> Scores:
         return self._scores(make_batch(batch.queries, self.device), batch.options, batch.fold_in).cpu().numpy()
 

@@ -59,9 +59,15 @@ class OnnxScorer:
         return self._vectors.unit
 
     def top_items(self, batches: Sequence[QueryBatch]) -> Iterator[TopItems]:
+        yield from map(self._top_items, self._tiles(batches))
+
+    def tiles(self, batch: QueryBatch) -> list[int]:
+        return [len(tile) for tile in self._tiles([batch])]
+
+    def _tiles(self, batches: Sequence[QueryBatch]) -> Iterator[list[Row]]:
         rows = (row for batch in batches for row in _rows(batch))
         width = int(self.device.config.get("pairs_per_event", 1))
-        yield from map(self._top_items, _tiles(rows, len(self._everything), width))
+        return _tiles(rows, len(self._everything), width)
 
     def scores(self, batch: QueryBatch) -> Floats:
         rows, scores = list(_rows(batch)), self.unfiltered_scores([batch])

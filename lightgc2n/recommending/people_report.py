@@ -5,7 +5,7 @@ Shapes: P people, M items, E events, K list length.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from string import ascii_uppercase
 from typing import Any, NamedTuple
@@ -282,6 +282,14 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """The count of an account, and the events of that of its people who has the fewest."""
+
+    example: Example
+    fewest: int
+
+
+@dataclass(frozen=True)
 class Population:
     """How many people the accounts have, and an example of each count and of an uncertain one."""
 
@@ -318,19 +326,36 @@ def population_of(
     """
     number = min(most or len(accounts), len(accounts))
     chosen = [accounts[place] for place in np.linspace(0, len(accounts) - 1, number).astype(np.int64).tolist()]
-    counts, best = [0] * MOST_PEOPLE, dict[str, Example]()
-    for account, people in find_people(tracked("counting people, accounts", chosen)):
-        counts[people.count - 1] += 1
-        example = Example(account, people.count, people.confidence, len(people.share))
-        if counted is not None:
-            counted(example)
+    found = counted_people(find_people(tracked("counting people, accounts", chosen)))
+    return summarised(_each(found, counted))
+
+
+def counted_people(found: Iterable[tuple[str, People]]) -> Iterator[Counted]:
+    """The counts of accounts whose people were found."""
+    for account, people in found:
         each = np.bincount(people.share.argmax(axis=1), minlength=people.count)
-        if EXAMPLE_EVENTS[0] <= example.events <= EXAMPLE_EVENTS[1] and each.min() >= EVENTS_OF_EACH:
+        yield Counted(Example(account, people.count, people.confidence, len(people.share)), int(each.min()))
+
+
+def summarised(counted: Iterable[Counted]) -> Population:
+    """The population of accounts that are counted, in the order of the dataset."""
+    counts, best = [0] * MOST_PEOPLE, dict[str, Example]()
+    for one in counted:
+        example = one.example
+        counts[example.count - 1] += 1
+        if EXAMPLE_EVENTS[0] <= example.events <= EXAMPLE_EVENTS[1] and one.fewest >= EVENTS_OF_EACH:
             kind = "uncertain" if example.confidence < UNCERTAIN else str(example.count)
             if kind not in best or _is_better(example, best[kind]):
                 best[kind] = example
     order = [best[kind] for kind in ("3", "2", "4", "1", "5", "uncertain") if kind in best]
-    return Population(len(chosen), tuple(counts), tuple(order))
+    return Population(sum(counts), tuple(counts), tuple(order))
+
+
+def _each(found: Iterable[Counted], call: Callable[[Example], None] | None) -> Iterator[Counted]:
+    for one in found:
+        if call is not None:
+            call(one.example)
+        yield one
 
 
 def summary_of(counted: Sequence[Example]) -> dict[str, Any]:

@@ -162,6 +162,9 @@ class Scorer(Protocol):
     def top_items(self, batches: Sequence[QueryBatch]) -> Iterator[TopItems]:
         """Yield the best items of all queries in order, several rows at a time; K may differ between yields."""
 
+    def tiles(self, batch: QueryBatch) -> list[int]:
+        """How many queries `top_items` computes at once, for each of its steps."""
+
     def scores(self, batch: QueryBatch) -> Scores:
         """The score of every item [Q, M]; popularity without a history, minus infinity for what may not be listed."""
 

@@ -104,7 +104,7 @@ def test_a_killed_node_costs_its_running_epoch(raylets: Raylets, homes: Path, tm
     plan = plan_of(homes, tmp_path, ["sasrec"], [0], 25)
     there, here = tmp_path / "there" / "homes-sasrec-seed0", tmp_path / "here" / "homes-sasrec-seed0"
     process = start("train", "--plan", plan, "--out", there.parent, "--cluster", raylets.address)
-    until(lambda: epochs_of(there) >= 1, "the first epoch")
+    until(lambda: epochs_of(there) >= 1 or process.poll() is not None, "the first epoch")
     busy = raylets.node_with(ONE_RUN)
     assert busy
     raylets.kill(busy)
@@ -120,7 +120,7 @@ def test_a_frozen_node_is_left_and_its_late_checkpoint_refused(raylets: Raylets,
     plan = plan_of(homes, tmp_path, ["sasrec"], [0], 25)
     there, here = tmp_path / "there" / "homes-sasrec-seed0", tmp_path / "here" / "homes-sasrec-seed0"
     process = start("train", "--plan", plan, "--out", there.parent, "--cluster", raylets.address, **{HUNG: "3"})
-    until(lambda: epochs_of(there) >= 1, "the first epoch")
+    until(lambda: epochs_of(there) >= 1 or process.poll() is not None, "the first epoch")
     busy = raylets.node_with(ONE_RUN)
     assert busy
     thaw = raylets.freeze(busy)
@@ -174,7 +174,7 @@ def test_ctrl_c_cancels_and_the_same_command_resumes(raylets: Raylets, homes: Pa
     there = tmp_path / "there" / "homes-sasrec-seed0"
     words = ("train", "--plan", plan, "--out", there.parent, "--cluster", raylets.address)
     process = start(*words)
-    until(lambda: epochs_of(there) >= 1, "the first epoch")
+    until(lambda: epochs_of(there) >= 1 or process.poll() is not None, "the first epoch")
     process.terminate()
     assert "rerun the command to resume" in end(process, code=130).lower()
     until(lambda: not raylets.node_with(ONE_RUN), "the end of the attempt")
