@@ -59,9 +59,9 @@ class Raylets:
         self.process.stdin.flush()
         self._read()
 
-    def node_with(self, text: str) -> int:
+    def node_with(self, text: str, apart_from: int = 0) -> int:
         """The raylet above a process whose command line contains this text; 0 while there is none."""
-        for raylet in self.nodes:
+        for raylet in self.nodes.keys() - {apart_from}:
             for pid in descendants(raylet):
                 try:
                     if text in Path(f"/proc/{pid}/cmdline").read_text(errors="replace"):
@@ -103,3 +103,27 @@ def raylets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Raylets]:
         yield started
     finally:
         started.close()
+
+
+def start(*words: object, **limits: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "lightgc2n", *map(str, words)]
+    environment = os.environ | QUIET | limits
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def end(process: subprocess.Popen[str], code: int = 0) -> str:
+    """The messages of a command that must end with this code."""
+    out, messages = process.communicate(timeout=400)
+    assert process.returncode == code, out + messages
+    return messages
+
+
+def run(*words: object, code: int = 0, **limits: str) -> str:
+    return end(start(*words, **limits), code)
+
+
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "homes"
+    run("generate", "--accounts", 60, "--out", folder)
+    return folder

@@ -2,10 +2,7 @@
 
 import csv
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +12,11 @@ from safetensors import safe_open
 
 from lightgc2n.cluster.connect import FIT, HUNG
 from lightgc2n.training.checkpoints import epochs_of
-from tests.cluster.conftest import QUIET, Raylets, until
+from tests.cluster.conftest import Raylets, end, run, start, until
 
 pytestmark = pytest.mark.services
 ONE_RUN, TRIAL = "lightgc2n.experiments.one_run", "lightgc2n.experiments.trials"
 COST = ("seconds", "peak_bytes", "training_seconds", "test_seconds", "peak_memory_mb", "side_by_side")
-
-
-def start(*words: object, **limits: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "lightgc2n", *map(str, words)]
-    environment = os.environ | QUIET | limits
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-
-
-def end(process: subprocess.Popen[str], code: int = 0) -> str:
-    """The messages of a command that must end with this code."""
-    out, messages = process.communicate(timeout=400)
-    assert process.returncode == code, out + messages
-    return messages
-
-
-def run(*words: object, code: int = 0, **limits: str) -> str:
-    return end(start(*words, **limits), code)
-
-
-@pytest.fixture(scope="session")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data") / "homes"
-    run("generate", "--accounts", 60, "--out", folder)
-    return folder
 
 
 def without_cost(facts: dict[str, Any]) -> dict[str, Any]:
@@ -124,9 +97,10 @@ def test_a_frozen_node_is_left_and_its_late_checkpoint_refused(raylets: Raylets,
     busy = raylets.node_with(ONE_RUN)
     assert busy
     thaw = raylets.freeze(busy)
-    others = {pid for pid in raylets.nodes if pid != busy}
-    until(lambda: raylets.node_with(ONE_RUN) in others or process.poll() is not None, "an attempt on the other node")
-    thaw()
+    try:
+        until(lambda: raylets.node_with(ONE_RUN, busy) or process.poll() is not None, "an attempt on the other node")
+    finally:
+        thaw()
     messages = end(process)
     assert "silent for 3 s" in messages
     assert re.search(r"homes-sasrec-seed0: a late checkpoint from \S+ is refused", messages)
