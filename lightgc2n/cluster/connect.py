@@ -109,6 +109,8 @@ def connect(address: str, limits: Limits | None = None, check: bool = True) -> I
     """
     limits = limits or Limits.from_environment()
     host, port = _parsed(address)
+    # Else a task is first offered to the node that has its data, and waits there for as long as that node is frozen.
+    os.environ.setdefault("RAY_locality_aware_leasing_enabled", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as in later versions of Ray, without its warning
     import ray
 
