@@ -1,11 +1,14 @@
 """Results of runs and bundles: the typed results of `recommending`, with conversion to data frames."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from lightgc2n.api.frames import Columns, Tabular, make_frame
+from lightgc2n.experiments.table import Table, plain_table
 from lightgc2n.recommending import results as base
+
+SHOWN_NEXT = 3  # items of each person that a printed result names
 
 
 class _TabularWithNotes(Tabular):
@@ -130,6 +133,19 @@ class AccountPeople(_TabularWithNotes, base.AccountPeople):
         who = f"account {self.account_id!r}" if self.account_id is not None else "the history"
         count = "one person" if self.count == 1 else f"{self.count} people"
         return f"{who}: {count} (confidence {100 * self.confidence:.0f} %), {len(self.events)} events"
+
+    def _tables(self) -> Sequence[Table]:
+        rows = (
+            (
+                person.name,
+                f"{person.events:,} ({100 * person.share:.0f} %)",
+                person.description,
+                "; ".join(self._title(item.item_id) for item in person.next[:SHOWN_NEXT]),
+            )
+            for person in self.people
+        )
+        people = plain_table("people", ("person", "events", "in words", "next"), rows, text_columns=4)
+        return [people, *super()._tables()]
 
     def _title(self, item: str) -> str:
         return self.titles.get(item, item)

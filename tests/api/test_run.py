@@ -203,7 +203,10 @@ def test_results_say_what_they_are() -> None:
     assert listed[0].item_id in repr(listed)
     assert f">{listed[0].item_id}</td>" in listed._repr_html_()
     assert repr(run()).startswith("<Run of lightgc2n-plus on 'frame': 2 epochs, best validation MRR@20")
-    assert "people" in repr(run().people("user3")) or "one person" in repr(run().people("user3"))
+    found = run().people("user3")
+    assert ("one person" if found.count == 1 else f"{found.count} people") in repr(found).splitlines()[0]
+    assert all(f"{one.events:,} ({100 * one.share:.0f} %)" in repr(found) for one in found.people)
+    assert found.people[0].next[0].item_id in repr(found)
     compared = lg.compare(data(), models=["popularity", "markov"], progress=False)
     assert "MRR@20" in repr(compared)
     assert "<b>" in compared._repr_html_(), "the best values are bold"
