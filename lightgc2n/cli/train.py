@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightgc2n.cli.on_cluster import runner_for
+from lightgc2n.cli.on_cluster import device_of_nodes, runner_for
 from lightgc2n.cli.options import ClusterAddress, ConfigFile, Json, Overrides, Seed, Threads
 from lightgc2n.cli.printing import print_json, print_results
 from lightgc2n.devices import DEVICE_HELP
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 OF_SPLIT, OF_TRAINING = ("protocol", "targets", "target_in_input", "seed"), ("epochs", "seed")
 OF_ONE_RUN = ("folder", "from_run", "model", "domain", "config", "set", *OF_SPLIT, *OF_TRAINING)
-OF_A_PLAN = ("only", "side_by_side", "cluster", "threads")
+WITHOUT_WORKERS = "needs --plan FILE, or --workers K for one model on several machines"
+OF_A_PLAN = ("only", "side_by_side")
 
 
 def train(
@@ -66,6 +67,15 @@ def train(
         ),
     ] = None,
     cluster: ClusterAddress = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            metavar="K",
+            min=1,
+            help="With --cluster: train one model with K workers, the first of them here.",
+        ),
+    ] = None,
     threads: Threads = None,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     json: Json = False,
@@ -79,6 +89,7 @@ def train(
     seconds = math.inf if slice is None else slice
     if plan is not None:
         _refuse(context, OF_ONE_RUN, "belongs in the plan file")
+        _refuse(context, ("workers",), "trains one model, not a plan")
         if cluster is not None:
             _refuse(context, ("only", "side_by_side"), "does not go with --cluster, which runs as many as fit")
         if only:
@@ -92,7 +103,13 @@ def train(
         raise SettingError("nothing to train on. Give a prepared dataset, or --plan FILE.")
     options = {name: context.params[name] for name in OF_ONE_RUN if _is_given(context, name)}
     run = _run_of(folder, from_run, options)
-    _train_run(run, out, choose_device(device), seconds, json)
+    if workers is None:
+        _refuse(context, ("cluster", "threads"), WITHOUT_WORKERS)
+        _train_run(run, out, choose_device(device), seconds, json)
+        return
+    if cluster is None:
+        raise SettingError("--workers needs --cluster HOST:PORT.")
+    _train_run(run, out, device_of_nodes(device), seconds, json, (cluster, workers, threads or 1))
 
 
 def _run_of(folder: Path, from_run: Path | None, given: "dict[str, Any]") -> "RunPlan":
@@ -111,7 +128,10 @@ def _run_of(folder: Path, from_run: Path | None, given: "dict[str, Any]") -> "Ru
     return base.changed(domain=given.get("domain"), settings=settings, split=split, training=training)
 
 
-def _train_run(run: "RunPlan", out: Path, device: str, seconds: float, json: bool) -> None:
+def _train_run(
+    run: "RunPlan", out: Path, device: str, seconds: float, json: bool, on: tuple[str, int, int] | None = None
+) -> None:
+    """Train one run on this machine, or `on` a cluster: its address, the number of workers and their threads."""
     from dataclasses import asdict
 
     from lightgc2n.data.leak_audit import warn_of_leaks
@@ -125,7 +145,13 @@ def _train_run(run: "RunPlan", out: Path, device: str, seconds: float, json: boo
 
     simple = entry_of(run.model).is_simple
     say(f"counting {run.model}" if simple else f"training {run.model} on {device}, at most {most} epochs")
-    progress = train_run(run, out, device, seconds, data=data)
+    if on is None:
+        progress = train_run(run, out, device, seconds, data=data)
+    else:
+        from lightgc2n.cluster.one_model import train_on_cluster
+
+        address, workers, threads = on
+        progress = train_on_cluster(address, run, out, workers, device, threads, seconds, data)
     if json:
         print_json({"out": str(out), **asdict(progress)})
         return

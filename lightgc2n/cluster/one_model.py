@@ -7,7 +7,7 @@ attempt; all workers then start again from the checkpoint of the last epoch, on 
 import math
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lightgc2n.cluster.connect import Cluster, Node, connect
 from lightgc2n.devices import device_of
@@ -15,11 +15,14 @@ from lightgc2n.errors import ClusterError, LightGC2NError, TrainingError
 from lightgc2n.layers.workers import LostWorkerError
 from lightgc2n.progress import say
 from lightgc2n.training.checkpoints import Progress
-from lightgc2n.training.distributed import SECONDS_TO_ANSWER, Job, join_run, train_with
+from lightgc2n.training.distributed import SECONDS_TO_ANSWER, Job, join_run, train_with, way_to_divide
 from lightgc2n.training.run import OpenData
 from lightgc2n.training.runs import RunPlan
 
-SECONDS_BETWEEN_CHECKS = 2.0  # of the nodes that tasks wait for
+if TYPE_CHECKING:
+    from lightgc2n.cluster.pings import Pings
+
+SECONDS_BETWEEN_CHECKS = 1.0  # of the nodes
 LOOPBACK = "127.0.0.1"
 
 
@@ -42,12 +45,14 @@ def train_on_cluster(
     import torch
 
     torch.set_num_threads(threads)  # run.json records it
+    way_to_divide(plan.model, plan.settings)  # raises an error before anything is asked of the cluster
     with connect(address) as cluster:
         tasks = Tasks(cluster, device, threads)
-        tasks.choose_nodes(workers - 1)  # before anything is written
-        host = tasks.home.address if not tasks.home.is_local else LOOPBACK
-        tasks.host = host
-        return train_with(tasks.start, plan, folder, workers, device, seconds, data=data, host=host)
+        tasks.choose_nodes(workers - 1)
+        try:
+            return train_with(tasks.start, plan, folder, workers, device, seconds, data=data, host=tasks.host)
+        finally:
+            tasks.close()
 
 
 class LostNodeError(LostWorkerError):
@@ -58,9 +63,13 @@ class Tasks:
     """Starts the workers of a run on nodes of a cluster, again after each lost worker."""
 
     def __init__(self, cluster: Cluster, device: str, threads: int) -> None:
+        from lightgc2n.cluster.pings import Pings
+
         self.cluster, self.device, self.threads = cluster, device, threads
-        self.home = next(node for node in cluster.nodes() if node.id == cluster.home)
-        self.host = LOOPBACK
+        home = next(node for node in cluster.nodes() if node.id == cluster.home)
+        self.host = LOOPBACK if home.is_local else home.address
+        self.gpus = 1 if device_of(device).is_gpu else 0
+        self.pings = Pings(cluster, threads, self.gpus)
         self._jobs: dict[int, Any] = {}  # references to the jobs, which are sent to the cluster once
         self._lost: set[str] = set()  # nodes that lost a worker; the cluster may list a dead node for some seconds
 
@@ -72,16 +81,19 @@ class Tasks:
         for job in jobs:
             if job.number not in self._jobs:
                 self._jobs[job.number] = ray.put(job)
-        gpus = 1 if device_of(self.device).is_gpu else 0
         task = ray.remote(max_calls=1)(join_run)  # the process ends with its task and returns the memory
         running = {}
         for job, node in zip(jobs, nodes, strict=True):
-            options = {"num_cpus": self.threads, "num_gpus": gpus, "max_retries": 0}
+            options = {"num_cpus": self.threads, "num_gpus": self.gpus, "max_retries": 0}
             placed = task.options(**options, label_selector={"ray.io/node-id": node.id})
             arguments = self._jobs[job.number], self.host, port, self.device, SECONDS_TO_ANSWER
             running[job.number] = placed.remote(*arguments), node
             say(f"worker {job.number} of {job.count} on node {node.name}")
-        return RunningTasks(self.cluster, running, self._lost)
+        return RunningTasks(self.pings, running, self._lost)
+
+    def close(self) -> None:
+        """End what watches the nodes."""
+        self.pings.close()
 
     def choose_nodes(self, count: int) -> list[Node]:
         """Return a node for each worker but the first, other machines before this one; wait for nodes for a while.
@@ -105,18 +117,18 @@ class Tasks:
 
     def _fitting(self, nodes: list[Node], count: int) -> list[Node]:
         """The nodes of as many of `count` workers as fit, the emptiest first."""
-        own = {self.cluster.home: float(self.threads)}  # worker 0
-        free = {node.id: node.cpus - own.get(node.id, 0.0) for node in nodes}
-        needs_gpu, gpus = device_of(self.device).is_gpu, {node.id: node.gpus for node in nodes}
-        gpus[self.cluster.home] = gpus.get(self.cluster.home, 0.0) - 1
+        avoided = self._lost | self.pings.silent
+        is_home = {node.id: node.id == self.cluster.home for node in nodes}  # it has worker 0
+        free = {node.id: node.cpus - self.threads * is_home[node.id] for node in nodes}
+        gpus = {node.id: node.gpus - self.gpus * is_home[node.id] for node in nodes}
         chosen: list[Node] = []
         for _ in range(count):
-            fit = [node for node in nodes if free[node.id] >= self.threads and (not needs_gpu or gpus[node.id] >= 1)]
+            fit = [node for node in nodes if free[node.id] >= self.threads and gpus[node.id] >= self.gpus]
             if not fit:
                 break
-            best = max(fit, key=lambda node: (node.id not in self._lost, node.id != self.cluster.home, free[node.id]))
+            best = max(fit, key=lambda node: (node.id not in avoided, not is_home[node.id], free[node.id]))
             free[best.id] -= self.threads
-            gpus[best.id] -= 1
+            gpus[best.id] -= self.gpus
             chosen.append(best)
         return chosen
 
@@ -124,13 +136,13 @@ class Tasks:
 class RunningTasks:
     """The tasks of one attempt."""
 
-    def __init__(self, cluster: Cluster, running: dict[int, tuple[Any, Node]], lost: set[str]) -> None:
-        self.cluster, self.running, self._lost = cluster, running, lost
+    def __init__(self, pings: "Pings", running: dict[int, tuple[Any, Node]], lost: set[str]) -> None:
+        self.pings, self.running, self._lost = pings, running, lost
         self._ended: dict[int, Exception | None] = {}
         self._checked = time.monotonic()
 
     def ended(self) -> dict[int, Exception | None]:
-        """The workers that have ended, with the error of each that failed; those on dead nodes are lost."""
+        """The workers that have ended, with the error of each that failed; those on dead or silent nodes are lost."""
         import ray
 
         waiting = {number: task for number, (task, _) in self.running.items() if number not in self._ended}
@@ -140,10 +152,11 @@ class RunningTasks:
                 self._ended[number] = _error_of(number, task, self.running[number][1])
         if time.monotonic() - self._checked > SECONDS_BETWEEN_CHECKS:
             self._checked = time.monotonic()
-            alive = {node.id for node in self.cluster.nodes()}
+            self.pings.newly_silent()
+            alive = {node.id for node in self.pings.cluster.nodes()} - self.pings.silent
             for number, (_, node) in self.running.items():
                 if node.id not in alive:
-                    self._ended.setdefault(number, LostNodeError(f"worker {number}: node {node.name} is gone"))
+                    self._ended.setdefault(number, LostNodeError(f"worker {number}: node {node.name} does not answer"))
         self._lost |= {self.running[number][1].id for number, error in self._ended.items() if _is_lost(error)}
         return dict(self._ended)
 

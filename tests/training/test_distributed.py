@@ -102,6 +102,13 @@ def test_a_run_resumes_with_workers_or_without(two: Together, trained: Path, dat
     assert np.allclose(losses(tmp_path / "run"), losses(trained), rtol=0, atol=1e-5)
 
 
+def test_a_single_worker_is_one_process(data: Path, tmp_path: Path) -> None:
+    plan = RunPlan(data, "lightgc2n", "video", training=THREE)
+    train_run(plan, tmp_path / "one", stop_after=1)
+    train_with(lambda jobs, port: Started([]), plan, tmp_path / "alone", 1, stop_after=1)
+    assert np.allclose(losses(tmp_path / "alone"), losses(tmp_path / "one"), rtol=0, atol=1e-5)
+
+
 class Killing:
     """Starts the other worker, which in the first attempt ends itself after one epoch of the run."""
 
