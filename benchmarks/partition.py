@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-ITEMS, HELD, BATCH = 3_000, 15, 256
+ITEMS, HELD = 3_000, 15
 HOST = "127.0.0.1"
 SECONDS = 600.0
 Found = dict[str, float]
@@ -57,7 +57,7 @@ def measure(accounts: int, steps: int, number: int, count: int, port: int) -> Fo
     from lightgc2n.training.run import new_model
     from lightgc2n.training.worker_steps import PartOfAccounts
 
-    config = TrainingConfig(batch_size=BATCH)
+    config = TrainingConfig()
     split = split_of(accounts)
     if count == 1:
         return time_steps(new_model("lightgc2n", split, {}, 0), ALONE, split.train, config, steps)
@@ -91,7 +91,7 @@ def time_steps(model: Any, process: Any, train: Any, config: Any, count: int) ->
         cpu.append(now[1] - moment[1])
         moment = now
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"wall": statistics.median(wall[1:]), "cpu": statistics.median(cpu[1:]), "peak": peak}
+    return {"rows": steps.rows, "wall": statistics.median(wall[1:]), "cpu": statistics.median(cpu[1:]), "peak": peak}
 
 
 def started(number: int, count: int, threads: int, given: argparse.Namespace, port: int = 0) -> subprocess.Popen[str]:
@@ -166,7 +166,8 @@ def main() -> None:
         ways[names[0]].append(of_one_process(1, given))
         ways[names[1]].append(of_workers(given))
         ways[names[2]].append(of_one_process(given.workers, given))
-    print(f"{given.accounts:,} accounts, {ITEMS:,} items, batch {BATCH}; {os.cpu_count()} cores\n")
+    rows = ways[names[0]][0][0]["rows"]
+    print(f"{given.accounts:,} accounts, {ITEMS:,} items, {rows:,} sequences in a step; {os.cpu_count()} cores\n")
     print(report(ways))
 
 
