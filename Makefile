@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo demo-check experiments test test-services test-kernels test-slow docs clean
+.PHONY: help setup demo demo-check demo-live experiments test test-services test-kernels test-slow docs clean
 
 help:
 	@echo "make demo       generate households, compare models on them, show the table, then a page that looks into accounts"
 	@echo "make demo-check the same, and the page is asked once and taken down"
+	@echo "make demo-live  a service that lives: events are replayed, the pipeline renews the model meanwhile, live quality on the page"
 	@echo "make experiments  every experiment of the paper in minutes, on generated households"
 	@echo "make test       lint, types and tests"
 	@echo "make test-services  tests that need another process: the kernel of a notebook, PostgreSQL"
@@ -40,6 +41,9 @@ demo: setup
 
 demo-check: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo --check
+
+demo-live: setup
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/demo_live.py
 
 experiments: setup
 	scripts/demo --claim

@@ -1,9 +1,14 @@
 """`make demo` and `make clean` leave alone what a user put into demo/ or .venv."""
 
 import importlib.util
+import os
 import shutil
+import signal
 import subprocess
+import sys
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 
@@ -123,3 +128,20 @@ def test_names_of_the_demo_are_those_of_the_product() -> None:
     assert script.ARRAYS == ARRAYS
     wanted = {f"bundle/{name}" for name in (BUNDLE.marker, *BUNDLE.files)}
     assert {name for name in script.DEMO.files if name.startswith("bundle/")} == wanted
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_live_demo_and_removes_its_files(tmp_path: Path) -> None:
+    binaries = Path(sys.executable).parent
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PATH": f"{binaries}:{os.environ['PATH']}"}
+    command = [sys.executable, str(ROOT / "scripts" / "demo_live.py"), "--accounts", "80", "--epochs", "1"]
+    demo = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    assert demo.stdout is not None
+    address = next(line for line in demo.stdout if line.startswith("the page:")).split()[2].removesuffix("/#model")
+    assert urlopen(f"{address}/healthz").status == 200
+    demo.send_signal(signal.SIGINT)
+    assert demo.wait(timeout=60) == 130
+    demo.stdout.close()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(URLError):
+        urlopen(f"{address}/healthz")

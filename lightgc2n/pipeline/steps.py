@@ -85,7 +85,7 @@ def snapshot(work: Work) -> Facts:
     """Write the events of the store as a dataset, without erased accounts, and the part before the newest period."""
     config, data = work.settings.pipeline, work.round[DATA]
     catalogue = catalogue_of(work.settings.path("catalogue"))
-    manifest = export_store(work.store, data, name=work.folder.folder.name, force=True, catalogue=catalogue)
+    manifest = export_store(work.store, data, name=work.settings.file.stem, force=True, catalogue=catalogue)
     work.erased.forget_in_data(data)
     dataset = load_dataset(data)
     newest, cut = newest_period(dataset, config.judge_hours)

@@ -33,7 +33,7 @@ MOST_OF_A_REQUEST = 8  # whose histories are read before the write
 MOST_TOGETHER = 16  # questions of one graph run
 WORKING_SHARE = 0.2  # of the thread's time at most
 FLUSH_SECONDS = 2.0  # between two writes of the sums
-SHOWN_DAYS = 60
+SHOWN_DAYS = 90
 MISS = float("inf")
 
 
@@ -95,19 +95,18 @@ class LiveQuality:
         return metrics_text(self.days, self.dropped)
 
     def _work(self) -> None:
-        flushed = 0.0
+        flushed = -FLUSH_SECONDS  # read what is stored at once
         while not self._ended:
-            started = time.monotonic()
             try:
-                if self._answer_some():
-                    used = time.monotonic() - started
-                    time.sleep(min(used * (1 / WORKING_SHARE - 1), 1.0))
-                else:
-                    self._wake.wait(FLUSH_SECONDS)
-                    self._wake.clear()
                 if time.monotonic() - flushed > FLUSH_SECONDS:
                     flushed = time.monotonic()
                     self._flush()
+                started = time.monotonic()
+                if self._answer_some():
+                    time.sleep(min((time.monotonic() - started) * (1 / WORKING_SHARE - 1), 1.0))
+                else:
+                    self._wake.wait(FLUSH_SECONDS)
+                    self._wake.clear()
             except Exception as problem:  # keep recording, whatever went wrong
                 log_problem(problem, False)
                 time.sleep(1.0)

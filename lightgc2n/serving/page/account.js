@@ -1,6 +1,6 @@
 // The page of one account: its people and lists, and how they change with an edited history.
 
-import { findItems, peopleIf, peopleOf, recommend } from "./api.js";
+import { findItems, peopleIf, peopleOf, recommend, storeEvents } from "./api.js";
 import { counted, element, failure, say, show, waiting } from "./dom.js";
 import {
   entriesOf,
@@ -14,13 +14,15 @@ import {
   withAgain,
   without,
 } from "./history.js";
-import { drawLists, headingOf } from "./lists.js";
+import { drawLists } from "./lists.js";
 import {
+  added,
   cards,
   chosenEvent,
   effect,
   hint,
   isEdited,
+  jumps,
   lanes,
   legend,
   peopleHeading,
@@ -36,15 +38,17 @@ import { whoIsThere } from "./who.js";
 import { headline, quoted, sureness } from "./words.js";
 
 const K = 10;
+const visit = Math.random().toString(36).slice(2); // an event that is sent twice is stored once
 const PARTS = ["summary", "people", "marks", "chosen", "jump", "lists", "whatif"];
 
 /**
- * Draws accounts into `place`. `opened(account)` is called with the account that is shown, `search()` when another is to
+ * Draws accounts into `place`. `about()` describes the model; `opened(account)` is called with the account that is shown, `search()` when another is to
  * be looked for.
  */
-export function accountView(place, opened, search) {
+export function accountView(place, about, opened, search) {
   const parts = Object.fromEntries(PARTS.map((name) => [name, element("div", { class: `part-${name}` })]));
   let now = null; // what parts.js draws
+  let keeps = false; // whether the service has a store for new events
   let turn = 0; // number of the newest request; older responses are discarded
 
   async function open(account) {
@@ -54,6 +58,7 @@ export function accountView(place, opened, search) {
     show(place, waiting(`Asking who shares ${account}…`));
     try {
       const stored = renamed(await peopleOf(account, K), new Map());
+      keeps = (await about().catch(() => null))?.store === "ok";
       if (mine !== turn) return;
       begin(
         account,
@@ -99,7 +104,7 @@ export function accountView(place, opened, search) {
   function begin(account, stored, timed) {
     const base = entriesOf(stored);
     const nothing = { start: null, past: [], chosen: null, zoom: 1, problem: null };
-    now = { ...nothing, account, timed, stored, base, answer: stored, entries: base };
+    now = { ...nothing, keeps, account, timed, stored, base, answer: stored, entries: base };
     build();
     draw();
   }
@@ -135,8 +140,22 @@ export function accountView(place, opened, search) {
   const remove = (keys, sentence) => edit(without(now.entries, keys), sentence);
   const restore = (keys, sentence) => edit(withAgain(now.entries, keys), sentence);
 
+  /** Stores what was added, as events of now; the account is then shown as it is stored. */
+  async function keep() {
+    const { account } = now;
+    const events = added(now).map(({ item, key }) => ({ account, item, id: `page-${visit}-${key}` }));
+    try {
+      await storeEvents(events);
+      await open(account);
+      say(`${counted(events.length, "event")} stored.`);
+    } catch (problem) {
+      redraw({ problem });
+    }
+  }
+
   const actions = {
     jump,
+    keep,
     undo: () => change(now.past.at(-1), "Undone.", now.past.slice(0, -1)),
     reset: () => change(now.base, "Back to the history as it is stored.", []),
     removeSession: (keys) => remove(keys, "The session was forgotten."),
@@ -176,7 +195,7 @@ export function accountView(place, opened, search) {
   function draw() {
     const focused = document.activeElement?.dataset ?? {};
     const earlier = isEdited(now) ? now.start : null;
-    show(parts.summary, ...summary(now));
+    show(parts.summary, ...summary(now, () => open(now.account)));
     drawPeople();
     drawMarks(focused.key);
     show(parts.chosen, ...chosenEvent(now, actions));
@@ -259,26 +278,6 @@ function addition(add) {
     chosen: add,
     nothing: (text) => `No item contains “${text}”.`,
   });
-}
-
-/** Links to all cards or lists, for narrow screens on which they stand one below the other. */
-function jumps(lists, kind) {
-  if (lists.size < 2) return null;
-  const to = (name) => (event) => {
-    event.preventDefault();
-    document.getElementById(`${kind}-${name}`).scrollIntoView();
-  };
-  return element(
-    "nav",
-    { class: "jumps", "aria-label": kind === "card" ? "People" : "Lists" },
-    [...lists.keys()].map((name) =>
-      element(
-        "a",
-        { href: `#${kind}-${name}`, onclick: to(name), "data-person": name.length === 1 ? name : null },
-        name.length === 1 ? name : headingOf(name)[0],
-      ),
-    ),
-  );
 }
 
 /** Scrolls within the tab without changing the address. */

@@ -72,4 +72,6 @@ export const peopleIf = (request) => postJson("/v1/people", request);
 export const whoIsWatching = (request) => postJson("/v1/who", request);
 export const recommend = (request) => postJson("/v1/recommend", request);
 export const population = () => fetchJson("/v1/population");
+export const liveQuality = () => fetchJson("/v1/quality");
+export const storeEvents = (events) => postJson("/v1/events", { events });
 export const aboutModel = () => fetchJson("/v1/model");

@@ -13,7 +13,7 @@ const SUGGESTED = 6;
 const part = (id) => document.getElementById(id);
 
 keysComeFrom(askForKey);
-let known = null; // the response of /v1/model, requested once
+let known = null; // the response of /v1/model
 const about = () =>
   (known ??= aboutModel().catch((problem) => {
     known = null;
@@ -22,6 +22,7 @@ const about = () =>
 
 const view = accountView(
   part("account"),
+  about,
   (account) => {
     const address = `#account/${encodeURIComponent(account)}`;
     if (location.hash !== address) history.replaceState(null, "", address);
@@ -38,7 +39,10 @@ function open(account) {
 
 const openers = {
   account: () => {},
-  model: () => drawModel(part("panel-model"), about),
+  model: () => {
+    known = null; // another bundle may be served by now
+    drawModel(part("panel-model"), about);
+  },
   browser: () => drawBrowser(part("panel-browser"), about, view.current()),
 };
 

@@ -1,6 +1,7 @@
 // The second tab: how good the model is beside the best simple baseline, its card, and the report where there is one.
 
 import { element, failure, show, styled, waiting } from "./dom.js";
+import { liveSection } from "./live.js";
 import { rendered } from "./markdown.js";
 
 const MEANINGS = {
@@ -16,7 +17,7 @@ export async function drawModel(place, about) {
   show(place, waiting("Asking the service about its model…"));
   try {
     const model = await about();
-    show(place, heading(model), quality(model), facts(model), card(model), report(model));
+    show(place, heading(model), liveSection(), quality(model), facts(model), card(model), report(model));
   } catch (problem) {
     show(
       place,

@@ -6,13 +6,13 @@
 import { chancesChart, missingCard, personCard, sharedCard } from "./people.js";
 import { badge, button, counted, element, listed } from "./dom.js";
 import { eventsByKey, kept } from "./history.js";
-import { movedPlaces } from "./lists.js";
+import { headingOf, movedPlaces } from "./lists.js";
 import { changesIn, headline, inWords, nameOf, sureness, when, whose } from "./words.js";
 
 export const isEdited = (now) => now.entries.some((entry) => entry.added || entry.removed);
 
-/** How many people, how sure that is, and the chances as a chart. */
-export function summary(now) {
+/** How many people, how sure that is, and the chances as a chart; `refresh` asks for the account again. */
+export function summary(now, refresh) {
   const { answer, account } = now;
   const events = counted(kept(now.entries).length, "event");
   const text = element(
@@ -27,6 +27,7 @@ export function summary(now) {
     element("h1", {}, headline(answer, account)),
     element("p", { class: "lead" }, answer.count ? sureness(answer) : withoutAnyone(account)),
     (answer.notes ?? []).map((note) => element("p", { class: "hint" }, `Note: ${note}.`)),
+    account === null ? null : element("p", {}, action("refresh", "Refresh", refresh)),
   );
   return [text, answer.count ? chancesChart(answer) : null];
 }
@@ -138,7 +139,7 @@ export const peopleHeading = ({ answer }) =>
       : "What to show next";
 
 /** The bar that says what was changed and what that did; nothing while nothing is. */
-export function whatIf(now, { undo, reset, jump }) {
+export function whatIf(now, { undo, reset, jump, keep }) {
   if (!now.problem && !isEdited(now)) return [];
   return [
     now.problem
@@ -150,9 +151,15 @@ export function whatIf(now, { undo, reset, jump }) {
       element("a", { class: "button", href: "#next", onclick: jump }, "See the lists"),
       now.past.length ? action("undo", "Undo", undo) : null,
       isEdited(now) ? action("reset", "Start over", reset) : null,
+      now.keeps && now.account !== null && added(now).length
+        ? action("keep", added(now).length === 1 ? "Keep the added event" : "Keep the added events", keep)
+        : null,
     ),
   ];
 }
+
+/** The events that were added and are still there. */
+export const added = (now) => kept(now.entries).filter((entry) => entry.added);
 
 /** What a change did, in a sentence. */
 export function effect({ answer, start }) {
@@ -175,6 +182,26 @@ export function legend() {
     kind("removed", "removed"),
   ];
   return element("ul", { class: "legend" }, kinds);
+}
+
+/** Links to all cards or lists, for narrow screens on which they stand one below the other. */
+export function jumps(lists, kind) {
+  if (lists.size < 2) return null;
+  const to = (name) => (event) => {
+    event.preventDefault();
+    document.getElementById(`${kind}-${name}`).scrollIntoView();
+  };
+  return element(
+    "nav",
+    { class: "jumps", "aria-label": kind === "card" ? "People" : "Lists" },
+    [...lists.keys()].map((name) =>
+      element(
+        "a",
+        { href: `#${kind}-${name}`, onclick: to(name), "data-person": name.length === 1 ? name : null },
+        name.length === 1 ? name : headingOf(name)[0],
+      ),
+    ),
+  );
 }
 
 export const hint = (words) => element("p", { class: "hint" }, words);

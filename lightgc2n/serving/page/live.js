@@ -1,0 +1,183 @@
+// Live quality by day as plots, and the decisions of the pipeline; both are asked for again while they are seen.
+
+import { liveQuality } from "./api.js";
+import { button, counted, element, failure, say, show, styled } from "./dom.js";
+
+const AGAIN = 15_000; // milliseconds
+const WEEK = 7; // days of the summary
+const SHOWN = 10; // decisions before the others are folded
+const METRICS = [
+  ["mrr", "MRR@20", "the mean of 1 / place of what came next, among the first twenty"],
+  ["rc", "RC@20", "what came next was among the first twenty"],
+];
+const KINDS = { first: "first model", promoted: "promoted", kept: "live model kept", rollback: "rolled back" };
+
+/** A section that fills itself; it stays empty where the service has no store. */
+export function liveSection() {
+  const place = element("section", { class: "live", "aria-labelledby": "live-heading", hidden: true });
+  const update = async (asked = false) => {
+    try {
+      const found = await liveQuality();
+      place.hidden = found.recording === "off" && !found.promotions.length;
+      if (place.hidden || (!asked && place.contains(document.activeElement))) return; // the reader is in it
+      draw(place, found, () => update(true));
+      if (!asked) return;
+      place.querySelector("[data-focus]").focus({ preventScroll: true });
+      say("Live quality is up to date.");
+    } catch (problem) {
+      place.hidden = false;
+      show(
+        place,
+        failure(problem, () => update(true)),
+      );
+    }
+  };
+  const timer = setInterval(() => {
+    if (!place.isConnected) clearInterval(timer);
+    else if (!place.closest("[hidden]") && !document.hidden) update();
+  }, AGAIN);
+  update();
+  return place;
+}
+
+function draw(place, found, again) {
+  const open = place.querySelector("details")?.open;
+  const scored = found.days.filter((day) => day.scored);
+  const refresh = button("Refresh", again, { "data-focus": "refresh-live" });
+  show(
+    place,
+    element(
+      "div",
+      { class: "live-head" },
+      element("h2", { id: "live-heading", tabindex: "-1" }, "How good it is now"),
+      refresh,
+    ),
+    ...(scored.length ? plots(scored, found, open) : [element("p", { class: "empty" }, waitingFor(found))]),
+    found.promotions.length ? decisions(found.promotions) : null,
+  );
+}
+
+function waitingFor(found) {
+  if (found.recording === "off") return "This service has no store of events, so nothing is recorded.";
+  return "No event has arrived yet that the model could be asked about.";
+}
+
+function plots(scored, found, open) {
+  const newest = scored.slice(-WEEK);
+  const [own, simple] = ["model", "baseline"].map((name) => mean(newest, name, "mrr"));
+  const share = total(found.days, "scored") / Math.max(total(found.days, "received"), 1);
+  const sampled = `${count(total(found.days, "scored"))} of ${count(total(found.days, "received"))} events were scored (${per(share, 0)})`;
+  return [
+    element(
+      "p",
+      { class: "lead" },
+      `Over ${newest.length === 1 ? "one day" : `the last ${newest.length} days`} its MRR@20 is ${per(own)}, `,
+      `${own > simple ? "above" : own < simple ? "below" : "equal to"} the simple baseline’s ${per(simple)}.`,
+    ),
+    element("div", { class: "plots" }, METRICS.map((metric) => plot(metric, scored))),
+    element(
+      "ul",
+      { class: "plot-legend" },
+      key("own", "the model that was live, mean of seven days"),
+      key("each", "on each day"),
+      key("simple", `baseline, mean of seven days: ${found.baseline}`),
+      key("fresh", "a new model"),
+    ),
+    element(
+      "p",
+      { class: "hint" },
+      "Before an event is stored, the live model is asked what comes next, and so is a rule that only counts. ",
+      `${sampled}${share < 0.995 ? ", a random sample under load." : "."}`,
+    ),
+    numbers(scored, open),
+  ];
+}
+
+const key = (kind, words) =>
+  element("li", {}, element("span", { class: `key ${kind}`, "aria-hidden": "true" }), words);
+
+/** A column for each day: the bar is the model on that day, the lines are means of the week until then. */
+function plot([metric, name, meaning], days) {
+  const most = Math.max(...days.flatMap((day) => [day.model[metric], day.baseline[metric]])) || 1;
+  const columns = days.map((day, at) => {
+    const fresh = at > 0 && day.models.some((one) => !days[at - 1].models.includes(one));
+    const title = `${day.day}: ${per(day.model[metric])}, baseline ${per(day.baseline[metric])}, ${counted(day.scored, "event")}`;
+    const column = element("span", { class: "day", title }, fresh ? element("i", { class: "fresh" }) : null);
+    const week = days.slice(Math.max(0, at - WEEK + 1), at + 1);
+    return styled(column, {
+      "--day": day.model[metric] / most,
+      "--own": mean(week, "model", metric) / most,
+      "--simple": mean(week, "baseline", metric) / most,
+    });
+  });
+  const [first, last] = [days[0], days.at(-1)];
+  const told = `${name} by day, from ${per(first.model[metric])} on ${first.day} to ${per(last.model[metric])} on ${last.day}; baseline ${per(first.baseline[metric])} and ${per(last.baseline[metric])}`;
+  return element(
+    "figure",
+    { class: "live-plot" },
+    element("figcaption", {}, element("strong", {}, name), ` ${meaning}`),
+    element("p", { class: "top-value", "aria-hidden": "true" }, per(most)),
+    element("div", { class: "days", role: "img", "aria-label": told }, columns),
+    element(
+      "p",
+      { class: "ends", "aria-hidden": "true" },
+      element("span", {}, first.day),
+      days.length > 1 ? element("span", {}, last.day) : null,
+    ),
+  );
+}
+
+function numbers(days, open) {
+  const row = (tag, cells) => element("tr", {}, cells.map((cell) => element(tag, {}, cell)));
+  const head = row("th", ["Day", "Scored of received", "MRR@20", "Baseline", "RC@20", "Baseline"]);
+  const rows = [...days]
+    .reverse()
+    .map((day) =>
+      row("td", [
+        day.day,
+        `${count(day.scored)} of ${count(day.received)}`,
+        ...METRICS.flatMap(([metric]) => [per(day.model[metric]), per(day.baseline[metric])]),
+      ]),
+    );
+  return element(
+    "details",
+    { open },
+    element("summary", {}, "Numbers by day"),
+    element("div", { class: "scroll" }, element("table", {}, element("thead", {}, head), element("tbody", {}, rows))),
+  );
+}
+
+/** Decisions of the pipeline, the newest first. */
+function decisions(promotions) {
+  const rows = [...promotions].reverse().map((one) =>
+    element(
+      "li",
+      { class: one.kind },
+      element("p", {}, element("strong", {}, `Round ${one.round}: ${KINDS[one.kind] ?? one.kind}`), ` · ${moment(one.at)}`),
+      element("p", { class: "hint" }, judged(one)),
+    ),
+  );
+  const list = (some) => element("ol", { class: "decisions", reversed: true }, some);
+  return element(
+    "div",
+    { class: "history" },
+    element("h3", {}, "Promotions"),
+    list(rows.slice(0, SHOWN)),
+    rows.length > SHOWN ? element("details", {}, element("summary", {}, "Earlier ones"), list(rows.slice(SHOWN))) : null,
+  );
+}
+
+function judged({ reason, judged: found, model }) {
+  const words = `${String(reason ?? "").replace(/^./, (letter) => letter.toUpperCase())}.`;
+  const bundle = model ? ` Bundle ${model}.` : "";
+  if (!found) return words + bundle;
+  const sign = found.difference < 0 ? "−" : "+";
+  return `${words} On ${counted(found.questions, "event")} that neither had seen: MRR@20 ${found.mrr.toFixed(2)}\u00a0%, live ${found.live_mrr.toFixed(2)}\u00a0% (${sign}${Math.abs(found.difference).toFixed(2)}).${bundle}`;
+}
+
+const total = (days, name) => days.reduce((sum, day) => sum + day[name], 0);
+const mean = (days, name, metric) =>
+  days.reduce((sum, day) => sum + day.scored * day[name][metric], 0) / total(days, "scored");
+const per = (share, digits = 1) => `${(100 * share).toFixed(digits)}\u00a0%`;
+const count = (value) => value.toLocaleString("en-GB");
+const moment = (at) => `${String(at).slice(0, 16).replace("T", " ")} UTC`;
