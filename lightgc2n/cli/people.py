@@ -264,8 +264,9 @@ def _count_in_words(result: "AccountPeople") -> str:
         return f"{name}: {ONE_ASSUMED}."
     if result.count == 1:
         return f"{name}: one person (confidence {sure}). There is not enough evidence for more."
-    chances = ", ".join(f"{number}: {100 * chance:.0f} %" for number, chance in enumerate(result.chances, start=1))
-    return f"{name}: {result.count} people (confidence {sure}; {chances})."
+    others = ((number, chance) for number, chance in enumerate(result.chances, start=1) if number != result.count)
+    rest = ", ".join(f"{number} ({100 * chance:.0f} %)" for number, chance in others)
+    return f"{name}: {result.count} people (confidence {sure}). Other counts: {rest}."
 
 
 def _timeline(events: "Sequence[PersonEvent]") -> Text:
