@@ -206,7 +206,8 @@ class TorchScorer:
         batch = replace(batch, moment=None)  # the query comes after every counted event
         scores = score(self._encoded, batch, Domain("all", 0, self.train.items))
         refuse_not_finite(self.name, scores)
-        scores = torch.where(batch.length[:, None] > 0, scores, self._popularity.to(scores.dtype))
+        if bool((empty := batch.length == 0).any()):
+            scores = torch.where(empty[:, None], self._popularity.to(scores.dtype), scores)
         scores[:, torch.as_tensor(~options.listed, device=scores.device)] = -torch.inf
         if options.exclude_seen:
             row, place = torch.nonzero(batch.known, as_tuple=True)
@@ -233,7 +234,8 @@ def best_items(scores: Float[Tensor, "B M"], k: int) -> Best:
 
 def best_of_two_kinds(scores: Float[Tensor, "B M"], first: Bool[Tensor, "M"], k: int) -> Best:
     """As `best_items`, but every item of the first kind comes before all others."""
-    values, items = best_items(scores.masked_fill(~first, -torch.inf), k)
+    # A sum takes a tenth of the time of masked_fill with a mask of one row.
+    values, items = best_items(scores + torch.where(first, 0.0, -torch.inf).to(scores.dtype), k)
     short = ~values[:, -1].isfinite()
     if not bool(short.any()):
         return values, items
