@@ -5,6 +5,7 @@ Shapes: Q queries, M items, K followers kept, L newest events, R reach in events
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from lightgc2n.layers.sparse import count_pairs
 
 INITIAL_SHRINKAGE, INITIAL_FLOOR = 20.0, 0.003
 SHRINKAGE = 5.0  # added to how often an item was followed, so that rare items have small shares
+PAIRS_AT_ONCE = 2**23  # pairs that are sorted at once; about 100 bytes each are held meanwhile
 NEAR_REACH, NEAR_BACKWARD, NEAR_KEPT = 10, 0.5, 12
 
 
@@ -58,17 +60,38 @@ def count_followers(train: Training, kept: int) -> PairCounts:
 
 
 def most_frequent(rows: Longs, columns: Longs, weights: npt.NDArray[np.float64], items: int, kept: int) -> PairCounts:
-    """The largest totals of each row; of equal ones those of the lower item."""
-    pairs = count_pairs(rows, columns, items, items, weights)
+    """The largest totals of each row; of equal ones those of the lower item. Rows take turns, to save memory."""
+    parts = []
+    for first, last in _row_ranges(rows, items):
+        own = slice(None) if last - first == items else np.flatnonzero((rows >= first) & (rows < last))
+        parts.append(_most_frequent(rows[own] - first, columns[own], weights[own], (last - first, items), kept))
+    return PairCounts(*(torch.cat([getattr(part, name) for part in parts]) for name in ("columns", "counts", "total")))
+
+
+def _row_ranges(rows: Longs, items: int) -> list[tuple[int, int]]:
+    """Ranges of rows with at most PAIRS_AT_ONCE pairs, or of a single row that has more."""
+    before = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=items))])
+    stops = [0]
+    while stops[-1] < items:
+        last = int(np.searchsorted(before, before[stops[-1]] + PAIRS_AT_ONCE, side="right")) - 1
+        stops.append(max(stops[-1] + 1, last))
+    return list(pairwise(stops))
+
+
+def _most_frequent(
+    rows: Longs, columns: Longs, weights: npt.NDArray[np.float64], shape: tuple[int, int], kept: int
+) -> PairCounts:
+    height, items = shape
+    pairs = count_pairs(rows, columns, height, items, weights)
     offsets, column = pairs.offsets.numpy(), pairs.columns.numpy()
     total = np.round(pairs.values.numpy(), 9)  # sums of fractions must tie where the fractions do
-    row = np.repeat(np.arange(items), np.diff(offsets))
+    row = np.repeat(np.arange(height), np.diff(offsets))
     order = np.lexsort((column, -total, row))
     rank = np.arange(len(order)) - offsets[row[order]]
     best, rank = order[rank < kept], rank[rank < kept]
-    table, counts = np.zeros((items, kept), np.int32), np.zeros((items, kept), np.float32)
+    table, counts = np.zeros((height, kept), np.int32), np.zeros((height, kept), np.float32)
     table[row[best], rank], counts[row[best], rank] = column[best], total[best]
-    sums = np.bincount(row, total, minlength=items).astype(np.float32)
+    sums = np.bincount(row, total, minlength=height).astype(np.float32)
     return PairCounts(*(torch.from_numpy(part) for part in (table, counts, sums)))
 
 

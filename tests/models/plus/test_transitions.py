@@ -2,13 +2,22 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import tensor
 from torch.testing import assert_close
 
 from lightgc2n.data.batches import training_batches
-from lightgc2n.models.plus.transitions import NoTransitions, OwnTransitions, Transitions, count_transitions
+from lightgc2n.models.plus import transitions
+from lightgc2n.models.plus.transitions import (
+    NoTransitions,
+    OwnTransitions,
+    Transitions,
+    count_followers,
+    count_neighbours,
+    count_transitions,
+)
 from tests.graph.logs import training_of
 
 # Steps: 0 to 1 three times, 0 to 2 once, 1 to 0 twice, 2 to 1 once; none leads from one log to the next.
@@ -26,6 +35,18 @@ def test_the_most_frequent_followers_come_first() -> None:
     assert actual["counts"].tolist() == [[3, 1, 0], [2, 0, 0], [1, 0, 0], [0, 0, 0]]
     assert actual["leaving"].tolist() == [4, 2, 1, 0]
     assert count_transitions(training_of(LOGS, items=4), kept=1)["counts"].tolist() == [[3], [2], [1], [0]]
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 40, 300])
+def test_counting_a_range_of_items_at_a_time_changes_no_digit(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    logs = [random.integers(12, size=length).tolist() for length in random.integers(1, 20, size=40)]
+    train = training_of(logs, items=13)
+    wanted = count_neighbours(train), count_followers(train, kept=4)
+    monkeypatch.setattr(transitions, "PAIRS_AT_ONCE", at_once)
+    for one, other in zip((count_neighbours(train), count_followers(train, kept=4)), wanted, strict=True):
+        for name in ("columns", "counts", "total"):
+            assert torch.equal(getattr(one, name), getattr(other, name))
 
 
 def test_the_bonus_by_hand() -> None:
