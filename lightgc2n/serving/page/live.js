@@ -5,6 +5,7 @@ import { button, counted, element, failure, say, show, styled } from "./dom.js";
 
 const AGAIN = 15_000; // milliseconds
 const WEEK = 7; // days of the summary
+const ROOM = 1.3; // height of a plot over its highest line
 const SHOWN = 10; // decisions before the others are folded
 const METRICS = [
   ["mrr", "MRR@20", "the mean of 1 / place of what came next, among the first twenty"],
@@ -98,16 +99,17 @@ const key = (kind, words) =>
 
 /** A column for each day: the bar is the model on that day, the lines are means of the week until then. */
 function plot([metric, name, meaning], days) {
-  const most = Math.max(...days.flatMap((day) => [day.model[metric], day.baseline[metric]])) || 1;
+  const weeks = days.map((_, at) => days.slice(Math.max(0, at - WEEK + 1), at + 1));
+  const highest = Math.max(...weeks.flatMap((week) => ["model", "baseline"].map((name) => mean(week, name, metric))));
+  const most = Math.min(ROOM * highest, 1) || 1; // a day of a few questions may be higher, and is cut off
   const columns = days.map((day, at) => {
     const fresh = at > 0 && day.models.some((one) => !days[at - 1].models.includes(one));
     const title = `${day.day}: ${per(day.model[metric])}, baseline ${per(day.baseline[metric])}, ${counted(day.scored, "event")}`;
     const column = element("span", { class: "day", title }, fresh ? element("i", { class: "fresh" }) : null);
-    const week = days.slice(Math.max(0, at - WEEK + 1), at + 1);
     return styled(column, {
-      "--day": day.model[metric] / most,
-      "--own": mean(week, "model", metric) / most,
-      "--simple": mean(week, "baseline", metric) / most,
+      "--day": Math.min(day.model[metric] / most, 1),
+      "--own": mean(weeks[at], "model", metric) / most,
+      "--simple": mean(weeks[at], "baseline", metric) / most,
     });
   });
   const [first, last] = [days[0], days.at(-1)];
