@@ -54,7 +54,7 @@ def write_counts(path: Path, counted: Iterable[Example], force: bool = False) ->
 
 
 def write_list_blocks(path: Path, blocks: Blocks, items: Sequence[str], force: bool = False) -> None:
-    """Write lists to `path` as `write_recommendations` does, byte for byte, but several times faster.
+    """Write lists to `path` as `write_recommendations` does, byte for byte, but without an object for each entry.
 
     Args:
         items: the item ids that the blocks refer to.
