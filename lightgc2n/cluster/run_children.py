@@ -170,7 +170,7 @@ class _Session:
     def _end(self, work: _Work, code: int) -> None:
         del self.open[work.child.name]
         self._at_home("close", work.child.name)
-        if find_spec("tensorboard") is not None:
+        if find_spec("tensorboard") is not None and epochs_of(work.child.run):
             with epoch_log(work.child.run, epochs_of(work.child.run)):
                 pass  # a node sends metrics.jsonl; TensorBoard's files are written from it here
         self.ended(work.child, code)
@@ -235,7 +235,7 @@ class _Session:
             self.runner.require_fit()
 
     def _refuse_other_threads(self, child: Child) -> None:
-        threads = read_run(child.run).get("threads")
+        threads = read_run(child.run).get("threads", self.runner.threads)  # runs of early versions do not say
         if epochs_of(child.run) and threads != self.runner.threads:
             raise OutputError(
                 f"{child.run} was trained with {threads} threads, and results depend on their number. "
