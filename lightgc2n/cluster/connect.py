@@ -214,8 +214,8 @@ def _join(host: str, port: int, address: str) -> None:
     except (ConnectionError, RuntimeError, ValueError, AssertionError, RayError) as problem:
         reason = str(problem).strip().splitlines()[0].rstrip(".")
         raise ClusterError(
-            f"{address}: cannot connect: {reason}. This machine must be a node of the cluster: ray start "
-            f"--address {address}"
+            f"{address}: cannot connect: {reason}. This machine must be a node of the cluster (ray start --address "
+            f"{address}), and have its token if it requires one (RAY_AUTH_MODE=token)."
         ) from None
 
 
