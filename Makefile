@@ -12,7 +12,7 @@ help:
 	@echo "make demo-live  a service that lives: events are replayed, the pipeline renews the model meanwhile, live quality on the page"
 	@echo "make experiments  every experiment of the paper in minutes, on generated households"
 	@echo "make test       lint, types and tests"
-	@echo "make test-services  tests that need another process: the kernel of a notebook, PostgreSQL"
+	@echo "make test-services  tests that need another process: the kernel of a notebook, PostgreSQL, a Ray cluster"
 	@echo "make test-kernels  the Triton kernels in Triton's interpreter, where Triton can be installed"
 	@echo "make test-slow  what takes longer: 10,000 mutated files, killed commands, every extra, the oldest and newest Python"
 	@echo "make docs       the documentation site, in build/site"

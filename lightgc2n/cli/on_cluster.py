@@ -23,9 +23,9 @@ def runner_for(address: str | None, threads: int | None, device: str) -> "Iterat
             raise SettingError("--threads needs --cluster; on this machine set OMP_NUM_THREADS.")
         yield None, choose_device(device)
         return
+    chosen = device_of_nodes(device)
     from lightgc2n.cluster.run_children import cluster_runner
 
-    chosen = device_of_nodes(device)
     with cluster_runner(address, threads or 1, chosen) as runner:
         yield runner, chosen
 
