@@ -47,6 +47,11 @@ NO_VERSIONS: Mapping[str, int] = {}
 class EventStore:
     """Events of accounts in a database. Safe to use from several threads and processes."""
 
+    # One statement sees one state of the store; a join with accounts would sort all events of the account.
+    NEWEST = (
+        "SELECT (SELECT version FROM accounts WHERE id = ?), item, time FROM events "
+        "WHERE account = (SELECT number FROM accounts WHERE id = ?) ORDER BY time DESC, number DESC LIMIT ?"
+    )
     # Account, item and time by the numbers of their rows: all that training needs.
     ALL_EVENTS = "SELECT account, item, time FROM events ORDER BY account, time, number"
 
@@ -120,11 +125,7 @@ class EventStore:
 
     def history(self, account: str, newest: int) -> AccountHistory | None:
         """Return the newest events of an account, or None if there are none."""
-        rows = self.database.query(
-            "SELECT a.version, e.item, e.time FROM accounts a JOIN events e ON e.account = a.number "
-            "WHERE a.id = ? ORDER BY e.time DESC, e.number DESC LIMIT ?",
-            (account, newest),
-        )
+        rows = self.database.query(self.NEWEST, (account, account, newest))
         if not rows:
             return None
         version = int(rows[0][0])
@@ -142,10 +143,9 @@ class EventStore:
         with self.database.transaction(write=False) as session:
             rows = session.run(
                 "SELECT e.number, i.id, e.time, e.id, i.domain, e.session FROM events e "
-                "JOIN items i ON i.number = e.item JOIN accounts a ON a.number = e.account "
-                "WHERE a.id = ? AND (e.time < ? OR (e.time = ? AND e.number < ?)) "
-                "ORDER BY e.time DESC, e.number DESC LIMIT ?",
-                (account, time, time, number, limit),
+                "JOIN items i ON i.number = e.item WHERE e.account = (SELECT number FROM accounts WHERE id = ?) "
+                "AND (e.time, e.number) < (?, ?) ORDER BY e.time DESC, e.number DESC LIMIT ?",
+                (account, time, number, limit),
             )
         return [StoredEvent(*row) for row in rows]
 
