@@ -103,7 +103,9 @@ def _times(data: Dataset, folder: Path) -> Longs:
 def _add_accounts(store: EventStore, session: Session, data: Dataset) -> Longs:
     """Add the accounts and return the number of each row; 0 for an account that was erased from this store."""
     erased = store.erased_among(session, data.accounts)
-    session.copy("accounts", ("id", "version"), ((one, 1) for one in data.accounts if one not in erased))
+    session.run("UPDATE accounts SET version = version + 1")  # of accounts whose events were all erased
+    skipped = erased | _numbers(session, "accounts").keys()
+    session.copy("accounts", ("id", "version"), ((one, 1) for one in data.accounts if one not in skipped))
     numbers = _numbers(session, "accounts")
     return np.array([numbers.get(one, 0) for one in data.accounts], dtype=np.int64)
 

@@ -15,7 +15,7 @@ from lightgc2n.store.event_store import create_store, open_store
 from lightgc2n.store.events import NewEvent
 from tests.export.town import bundle_of
 from tests.serving.events import filled, history_of, send
-from tests.serving.running import Client, Running, running, wait_for
+from tests.serving.running import Client, Running, command, running, wait_for
 
 MODEL = "lightgc2n-plus"
 LATE = "2031-01-01T20:00"
@@ -231,6 +231,24 @@ def test_two_services_on_one_store_see_each_others_writes(url: str) -> None:
             here, there = there, here
         assert here.ask("DELETE", f"/v1/accounts/{account}").status == 200
         assert there.recommend(account=account).status == 404
+
+
+def test_every_worker_uses_what_was_acknowledged(url: str) -> None:
+    filled(url)
+    with command(bundle_of(MODEL), "--store", url, "--workers", 2) as service:
+        account = load_bundle(bundle_of(MODEL)).dataset.accounts[0]
+        expected = history_of(service.client, account)
+        for turn in range(12):
+            client = Client(service.client.port)  # a new connection: any worker takes it
+            event = {"account": account, "item": expected[0], "time": f"2031-01-{turn + 1:02}"}
+            assert send(client, event).status == 201
+            expected.append(expected[0])
+            for _ in range(4):
+                client.close()
+                assert history_of(client, account) == expected
+            client.close()
+        answered = {line["worker"] for line in service.events() if line["event"] == "request"}
+        assert len(answered) == 2, "or this test sees one worker alone"
 
 
 def test_a_store_that_is_replaced_is_opened_anew(tmp_path: Path) -> None:

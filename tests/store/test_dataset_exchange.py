@@ -74,6 +74,14 @@ def test_a_store_with_events_is_not_filled_again(store: EventStore, tmp_path: Pa
     assert store.facts().events == 1
 
 
+def test_a_store_whose_events_were_all_erased_is_filled(store: EventStore, tmp_path: Path) -> None:
+    store.append([NewEvent("h1", "v1", 1, id="one")])
+    store.erase_event("h1", id="one")
+    before = store.version("h1")
+    assert fill_store(store, write(tmp_path / "shop")) == 6
+    assert store.version("h1") != before, "or a service would answer with the history that it has in memory"
+
+
 def test_a_log_without_times_is_refused(store: EventStore, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a store needs logs with times, found a log without times"):
         fill_store(store, write(tmp_path / "shop", times=False))
