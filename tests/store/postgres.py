@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -51,7 +51,8 @@ class PostgresServer:
         """Kill the server and all its processes at once, as a power cut would."""
         assert self._process is not None
         for child in _children(self._process.pid):
-            os.kill(child, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(child, signal.SIGKILL)
         self._process.kill()
         self._process.wait()
         self._process = None
