@@ -74,7 +74,7 @@ def fill(url: str, bundle: Path, events: int) -> tuple[list[str], list[str]]:
     others = [f"x{number:08}" for number in range(left)]
     with store.database.transaction() as session:
         session.copy("accounts", ("id", "version"), ((account, 1) for account in others))
-        numbers = [row[0] for row in session.run("SELECT number FROM accounts WHERE id LIKE 'x%'")]
+        numbers = [row[0] for row in session.run("SELECT number FROM accounts WHERE id LIKE ?", ("x%",))]
         places = [row[0] for row in session.run("SELECT number FROM items")]
         for start in range(0, len(numbers), ROWS // PER_ACCOUNT):
             rows = (
@@ -128,7 +128,7 @@ def measure(url: str, bundle: Path, known: list[str], every: list[str], given: a
     serve = ("-m", "lightgc2n", "serve", bundle, "--port", "PORT")
     with (
         tempfile.TemporaryDirectory() as folder,
-        process(*serve) as (_, plain, _),
+        process(*serve) as (other, plain, _),
         process(*serve, "--store", url) as (pid, live, _),
         ThreadPoolExecutor(WRITERS) as threads,
     ):
@@ -136,21 +136,41 @@ def measure(url: str, bundle: Path, known: list[str], every: list[str], given: a
         writers = [Writer(live, every, items, seed) for seed in range(WRITERS)]
         address = {name: f"http://127.0.0.1:{port}/v1/recommend" for name, port in (("plain", plain), ("live", live))}
         rates: dict[str, list[tuple[int, float, float, float]]] = {"plain": [], "live": [], "both": []}
+        pids, cost = (
+            {"plain": other, "live": pid},
+            {"plain": list[float](), "live": list[float](), "write": list[float]()},
+        )
         wrote: list[list[float]] = []
         beside: list[int] = []
         resident: list[float] = []
         for _ in range(max(2, given.seconds // ROUND_SECONDS)):
             for name in ("plain", "live"):
+                before = cpu_seconds(pids[name])
                 rates[name].append(wrk(script, address[name], ROUND_SECONDS, given.connections))
+                cost[name].append(1e3 * (cpu_seconds(pids[name]) - before) / rates[name][-1][0])
+            before = cpu_seconds(pid)
             each = threads.map(lambda one: one.run(ROUND_SECONDS), writers)
             wrote.append([milliseconds for one in each for milliseconds in one])
+            cost["write"].append(1e3 * (cpu_seconds(pid) - before) / max(1, len(wrote[-1])))
             batches = threads.submit(writers[0].run, ROUND_SECONDS)
             rates["both"].append(wrk(script, address["live"], ROUND_SECONDS, given.connections))
             beside.append(len(batches.result()))
             resident.append(memory(pid, "VmRSS"))
         yield from report(rates, wrote, beside)
+        own, others = (statistics.median(cost[name]) for name in ("live", "plain"))
+        batch = statistics.median(cost["write"])
+        yield (
+            f"CPU time of the service, ms: {own:.2f} a list, without a store {others:.2f} ({others / own:.2f} of it); "
+            f"{batch:.1f} a batch of {BATCH} events"
+        )
         first, last, most = resident[0], resident[-1], max(resident)
         yield f"RSS of the service, MB: {first:.0f} after the first turn, {last:.0f} at the end, at most {most:.0f}"
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def report(
