@@ -3,6 +3,7 @@
 The short form kills a few times; the long form (marked slow) at 50 random moments.
 """
 
+import http.client
 import os
 import random
 import shutil
@@ -52,7 +53,7 @@ class Sender(threading.Thread):
         events = [{"account": f"account-{self.name}", "item": f"item-{one[-1]}", "id": one} for one in ids]
         try:
             reply = send(client, *events)
-        except OSError:
+        except (OSError, http.client.HTTPException):  # the worker was killed, perhaps in the middle of its answer
             time.sleep(0.05)
             return False
         self.statuses.add(reply.status)
