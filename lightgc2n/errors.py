@@ -45,7 +45,7 @@ class LightGC2NError(Exception):
     def __init__(self, message: str = "") -> None:
         super().__init__(_OPTION.sub(r"\2", message))
         self.command_line = _OPTION.sub(r"\1", message)
-        self.service = _OPTION.sub(lambda found: found[2].removesuffix("="), message)
+        self.service = _OPTION.sub(lambda match: match[2].removesuffix("="), message)
 
 
 class DataError(LightGC2NError):

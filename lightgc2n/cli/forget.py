@@ -51,15 +51,15 @@ def forget(
     stored = _search_stores(names, store or [])
     if tombstones is not None:
         _write_tombstones(tombstones, names)
-    found = {account for _, _, known in held for account in known} | stored.known
-    if not found and not stored.down:
+    existing = {account for _, _, known in held for account in known} | stored.known
+    if not existing and not stored.down:
         places = ", ".join([*(str(place) for _, place, _ in held), *stored.names])
         raise DataError(f"{places}: no account {', '.join(map(repr, names[:SHOWN]))} is there.")
     # Every place is searched again: another command may have added an account meanwhile. Stores come first, so that
     # nothing is exported from them again.
-    report = _forget_in_stores(store or [], sorted(found), stored.down)
+    report = _forget_in_stores(store or [], sorted(existing), stored.down)
     report |= {str(place): _forget_in(kind, place, names, data or []) for kind, place, _ in held}
-    unknown = sorted(set(names) - found) if not stored.down else []
+    unknown = sorted(set(names) - existing) if not stored.down else []
     if json:
         print_json(report | ({"not_found": unknown} if unknown else {}))
     else:

@@ -49,7 +49,7 @@ REFERENCES = ("shares so far", "last stays")
 
 
 @dataclass(frozen=True)
-class Question:
+class SessionQuery:
     """A session: what was known before it, and who acted in it."""
 
     account: int
@@ -67,11 +67,11 @@ def score_who(dataset: Dataset, members: Members, options: IdentifyOptions) -> d
     if dataset.times is None:
         raise DataError(f"{dataset.name}: predicting who is watching needs times, and the log has none.")
     finder = finder_for(split_dataset(dataset, SplitConfig(protocol="time")).train, None)
-    asked = questions(dataset, members, finder, options.seed)
+    queries = session_queries(dataset, members, finder, options.seed)
     validation = in_part(len(dataset.accounts), IdentifyOptions(accounts="validation"))
-    fitted = fit_references([one for one in asked if validation[one.account]])
+    fitted = fit_references([one for one in queries if validation[one.account]])
     about = in_part(len(dataset.accounts), options)
-    scored = [one for one in asked if about[one.account]]
+    scored = [one for one in queries if about[one.account]]
     if not scored:
         raise DataError(f"{dataset.name}: no session after the cut of protocol time has {FEWEST} earlier events.")
     tables = {match: table(scored, match, fitted, options.seed) for match in ("shared", "one to one")}
@@ -90,18 +90,20 @@ def score_who(dataset: Dataset, members: Members, options: IdentifyOptions) -> d
     }
 
 
-def questions(dataset: Dataset, members: Members, finder: PeopleFinder, seed: int) -> list[Question]:
+def session_queries(dataset: Dataset, members: Members, finder: PeopleFinder, seed: int) -> list[SessionQuery]:
     """Return the sessions after the first cut, at most MOST of an account, drawn at random."""
     assert dataset.times is not None
     start, stop = whole_logs(dataset)
     cut = split_dataset(dataset, SplitConfig(protocol="time")).validation
     early = int(np.asarray(dataset.times)[cut.target_event].min())
-    random, asked = np.random.default_rng(seed), list[Question]()
+    random, queries = np.random.default_rng(seed), list[SessionQuery]()
     with step("people of earlier events", total=len(start)) as progress:
         for account in range(len(start)):
-            asked += _of_account(dataset, members, finder, account, slice(start[account], stop[account]), early, random)
+            queries += _of_account(
+                dataset, members, finder, account, slice(start[account], stop[account]), early, random
+            )
             progress.advance(1)
-    return asked
+    return queries
 
 
 def _of_account(
@@ -112,7 +114,7 @@ def _of_account(
     log: slice,
     early: int,
     random: np.random.Generator,
-) -> Iterator[Question]:
+) -> Iterator[SessionQuery]:
     items, times = np.asarray(dataset.events[log]), np.asarray(dataset.times[log])  # type: ignore[index]
     member = np.asarray(members.of_event[log]).astype(np.int64)
     context = None if dataset.contexts is None else np.asarray(dataset.contexts.of_event[log])
@@ -133,17 +135,17 @@ def _of_account(
         past = Past(items[:place], times[:place], share, session[:place], here)
         now = None if context is None or context[place] < 0 else int(context[place])
         true = (member[:place, None] == names).astype(np.float64)
-        yield Question(
+        yield SessionQuery(
             account, past, true, int(times[place]), items[place:end], acted, item_vectors_of(finder, account), now
         )
 
 
-def of_true_people(question: Question) -> Past:
+def of_true_people(query: SessionQuery) -> Past:
     """Return the earlier events with their true labels in place of the estimated people."""
-    past, known = question.past, question.true.any(axis=1)
+    past, known = query.past, query.true.any(axis=1)
     times = None if past.times is None else past.times[known]
     context = None if past.context is None else past.context[known]
-    return Past(past.items[known], times, question.true[known], past.session[known], context)
+    return Past(past.items[known], times, query.true[known], past.session[known], context)
 
 
 def shares_so_far(past: Past) -> Floats:
@@ -162,107 +164,107 @@ def _units(past: Past) -> Longs:
     return np.cumsum(np.diff(past.session, prepend=past.session[:1]) != 0)
 
 
-def true_people_of(question: Question, match: str, unmatched: float) -> Floats:
+def true_people_of(query: SessionQuery, match: str, unmatched: float) -> Floats:
     """Return the probability of each true person for each person found [K, T], by earlier events alone."""
-    together = question.past.share.T @ question.true
-    everybody = question.true.sum(axis=0) / max(question.true.sum(), 1)
+    together = query.past.share.T @ query.true
+    everybody = query.true.sum(axis=0) / max(query.true.sum(), 1)
     if match == "shared":
         return (together + PSEUDO * everybody) / (together.sum(axis=1, keepdims=True) + PSEUDO)
     stands_for = np.tile(everybody, (len(together), 1))
-    for found, true in enumerate(matching(np.rint(together).astype(np.int64)[None])[0].tolist()):
+    for estimated, true in enumerate(matching(np.rint(together).astype(np.int64)[None])[0].tolist()):
         if true >= 0:
-            stands_for[found] *= unmatched
-            stands_for[found, true] += 1 - unmatched
+            stands_for[estimated] *= unmatched
+            stands_for[estimated, true] += 1 - unmatched
     return stands_for
 
 
-def fit_references(asked: list[Question]) -> dict[str, float]:
+def fit_references(queries: list[SessionQuery]) -> dict[str, float]:
     """Return the rate at which the last person stays, and the share of a one-to-one match that is left to others."""
-    if not asked:
+    if not queries:
         return {"found stays": 0.0, "known stays": 0.0, "unmatched": 0.1}
     fitted = {}
     for whose in (FOUND, KNOWN):
-        fitted[f"{whose} stays"] = _best(STAYS, lambda rate, whose=whose: _loss_of_stays(asked, whose, rate))  # type: ignore[misc]
+        fitted[f"{whose} stays"] = _best(STAYS, lambda rate, whose=whose: _loss_of_stays(queries, whose, rate))  # type: ignore[misc]
     fitted["unmatched"] = _best(
         UNMATCHED,
         lambda left: np.nanmean(
-            [loss(shares_so_far(one.past) @ true_people_of(one, "one to one", left), one, 0) for one in asked]
+            [loss(shares_so_far(one.past) @ true_people_of(one, "one to one", left), one, 0) for one in queries]
         ),
     )
     return fitted
 
 
-def _loss_of_stays(asked: list[Question], whose: str, rate: float) -> float:
-    def chances(one: Question) -> Floats:
+def _loss_of_stays(queries: list[SessionQuery], whose: str, rate: float) -> float:
+    def chances(one: SessionQuery) -> Floats:
         if whose == FOUND:
             return last_stays(one.past, rate) @ true_people_of(one, "shared", 0.0)
         return last_stays(of_true_people(one), rate)
 
-    return float(np.nanmean([loss(chances(one), one, 0) for one in asked]))
+    return float(np.nanmean([loss(chances(one), one, 0) for one in queries]))
 
 
 def _best(values: Floats, loss_of: Callable[[float], Any]) -> float:
     return float(min(values.tolist(), key=loss_of))
 
 
-def loss(chances: Floats, question: Question, after: int) -> float:
+def loss(chances: Floats, query: SessionQuery, after: int) -> float:
     """Return the log loss of the true person after so many events of the session; NaN where the person is unknown."""
-    true = _true(question, after)
+    true = _true(query, after)
     return float("nan") if true < 0 else -float(np.log((1 - LEAST) * chances[true] + LEAST / len(chances)))
 
 
-def _true(question: Question, after: int) -> int:
+def _true(query: SessionQuery, after: int) -> int:
     """Return the person of the session's first event, or of its newest one."""
     place = max(after - 1, 0)
-    return int(question.acted[place]) if place < len(question.acted) else -1
+    return int(query.acted[place]) if place < len(query.acted) else -1
 
 
-def methods(fitted: dict[str, float], with_context: bool) -> dict[str, Callable[[Question, Past], Floats]]:
+def methods(fitted: dict[str, float], with_context: bool) -> dict[str, Callable[[SessionQuery, Past], Floats]]:
     """Return each method: the chances of the people of a past [1 + B, K] or [K]."""
 
-    def who(question: Question, past: Past, context: int | None = None, constants: WhoConstants = CONSTANTS) -> Floats:
-        return who_is_watching(past, question.at, question.begun, question.vectors, context, constants)
+    def who(query: SessionQuery, past: Past, context: int | None = None, constants: WhoConstants = CONSTANTS) -> Floats:
+        return who_is_watching(past, query.at, query.begun, query.vectors, context, constants)
 
-    chosen: dict[str, Callable[[Question, Past], Floats]] = {
+    chosen: dict[str, Callable[[SessionQuery, Past], Floats]] = {
         "shares so far": lambda _, past: shares_so_far(past),
         "last stays": lambda _, past: last_stays(past, fitted["rate"]),
         "who": who,
     }
     if with_context:
-        chosen["who, with context"] = lambda question, past: who(question, past, question.context)
+        chosen["who, with context"] = lambda query, past: who(query, past, query.context)
     return chosen
 
 
-def table(asked: list[Question], match: str, fitted: dict[str, float], seed: int) -> dict[str, Any]:
+def table(queries: list[SessionQuery], match: str, fitted: dict[str, float], seed: int) -> dict[str, Any]:
     """Return the rows of one way of matching: log loss, accuracy and p-values by step."""
-    with_context = any(one.context is not None for one in asked)
+    with_context = any(one.context is not None for one in queries)
     chances: dict[str, list[Floats]] = {}
     for whose in (FOUND, KNOWN):
         chosen = methods(fitted | {"rate": fitted[f"{whose} stays"]}, with_context)
         for name, method in chosen.items():
             rows = []
-            for one in asked:
+            for one in queries:
                 past = one.past if whose == FOUND else of_true_people(one)
-                found = np.atleast_2d(method(one, past))
-                rows.append(found @ true_people_of(one, match, fitted["unmatched"]) if whose == FOUND else found)
+                estimate = np.atleast_2d(method(one, past))
+                rows.append(estimate @ true_people_of(one, match, fitted["unmatched"]) if whose == FOUND else estimate)
             chances[f"{whose}: {name}"] = rows
-    return {name: _row(name, chances, asked, seed) for name in chances}
+    return {name: _row(name, chances, queries, seed) for name in chances}
 
 
-def _row(name: str, chances: dict[str, list[Floats]], asked: list[Question], seed: int) -> dict[str, Any]:
-    owner = np.array([one.account for one in asked])
+def _row(name: str, chances: dict[str, list[Floats]], queries: list[SessionQuery], seed: int) -> dict[str, Any]:
+    owner = np.array([one.account for one in queries])
     references = [one for one in chances if one.partition(": ")[2] in REFERENCES and one != name]
     steps = []
     for after in range(STEPS):
-        losses = _losses(chances[name], asked, after)
+        losses = _losses(chances[name], queries, after)
         there = ~np.isnan(losses)
         if not there.any():
             break
         right: npt.NDArray[np.float64] = np.array(
-            [_is_right(rows, one, after) for rows, one in zip(chances[name], asked, strict=True)]
+            [_is_right(rows, one, after) for rows, one in zip(chances[name], queries, strict=True)]
         )
         value = estimates({"loss": losses[there], "right": right[there]}, owner[there], seed)
-        against = np.column_stack([losses - _losses(chances[one], asked, after) for one in references])[there]
+        against = np.column_stack([losses - _losses(chances[one], queries, after) for one in references])[there]
         p_values = paired_p_values(against, owner[there], seed)
         steps.append(
             {
@@ -279,12 +281,12 @@ def _row(name: str, chances: dict[str, list[Floats]], asked: list[Question], see
     return {"steps": steps}
 
 
-def _losses(rows: list[Floats], asked: list[Question], after: int) -> npt.NDArray[np.float64]:
+def _losses(rows: list[Floats], queries: list[SessionQuery], after: int) -> npt.NDArray[np.float64]:
     """Return the loss of each query; a method that does not read the session's items has the same at every step."""
-    pairs = zip(rows, asked, strict=True)
+    pairs = zip(rows, queries, strict=True)
     return np.array([loss(row[min(after, len(row) - 1)], one, after) for row, one in pairs])
 
 
-def _is_right(row: Floats, question: Question, after: int) -> float:
-    true = _true(question, after)
+def _is_right(row: Floats, query: SessionQuery, after: int) -> float:
+    true = _true(query, after)
     return float("nan") if true < 0 else float(row[min(after, len(row) - 1)].argmax() == true)

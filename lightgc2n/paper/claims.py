@@ -106,12 +106,12 @@ def _part(text: str, variant: str) -> Claim:
 
 def _of_part(every: Sequence[Comparison], variant: str) -> Finding:
     """Judge with the paper's number of latent users; say what the others give."""
-    found = {
+    findings = {
         users: measured([one.with_users(users) for one in every], MODEL, [(variant,)])
         for users in sorted(_numbers_of_users(every), key=lambda users: users != LATENT_USERS)
     }
-    texts = [f"With α = {users}: {one.holding}. {one.why}" for users, one in found.items() if one is not NO_RUNS]
-    first = next((one for one in found.values() if one is not NO_RUNS), NO_RUNS)
+    texts = [f"With α = {users}: {one.holding}. {one.why}" for users, one in findings.items() if one is not NO_RUNS]
+    first = next((one for one in findings.values() if one is not NO_RUNS), NO_RUNS)
     return Finding(first.holding, " ".join(texts) or first.why)
 
 

@@ -52,8 +52,8 @@ def faster(every: Sequence[Comparison], losers: Sequence[Sequence[str]]) -> Find
                     signs.append(less(span(ours[share]), span(seeds)))
                     where = f"{_called(seeds[0])} on {compared.dataset}, with {100 * share:.0f} % of the data"
                     ratios.append((sum(span(ours[share])) / sum(span(seeds)), where))
-        found = signs[before:]
-        places.append(f"{found.count(1)} of {len(found)} on {compared.dataset}")
+        on_dataset = signs[before:]
+        places.append(f"{on_dataset.count(1)} of {len(on_dataset)} on {compared.dataset}")
     if not signs:
         return NO_RUNS
     ratio, where = max(ratios)

@@ -62,21 +62,21 @@ def _read(path: Path) -> Iterator[Bundle]:
 
 def judged(bundles: Sequence[Bundle]) -> Finding:
     """Whether some form of the model's bundle keeps all bounds, on every dataset measured."""
-    found = [one for one in bundles if one.model == "lightgc2n"]
-    if not found:
+    own = [one for one in bundles if one.model == "lightgc2n"]
+    if not own:
         return Finding("cannot be told", "No bundle was measured.")
     texts = [
         f"on {one.data} as {one.form}, width {one.width}: {one.device_mb:.2f} MB, {one.milliseconds:.1f} ms an answer "
         f"on one core, MRR@20 {one.mrr:.2f} % against {one.of_run:.2f} % of the run, {one.epochs} epochs "
         f"(loss {100 * one.loss:.2f} %, 95 %: {100 * one.loss_low:.2f} to {100 * one.loss_high:.2f})".replace("-", "−")
-        for one in found
+        for one in own
     ]
     bounds = f"At most {MOST_MB:.0f} MB, {MOST_MS:.0f} ms and {100 * MOST_LOSS:.0f} % of MRR@20 lost count as suitable"
-    every = {one.data for one in found}
-    good = {one.data for one in found if one.suits}
+    every = {one.data for one in own}
+    good = {one.data for one in own if one.suits}
     possible = {
         one.data
-        for one in found
+        for one in own
         if one.device_mb <= MOST_MB and one.milliseconds <= MOST_MS and one.loss_low <= MOST_LOSS
     }
     holding: Holding = "holds" if good == every else "cannot be told" if possible == every else "does not hold"

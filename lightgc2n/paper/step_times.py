@@ -78,8 +78,8 @@ def timed(rows: Sequence[StepTimes]) -> list[Comparison]:
     for row in rows:
         places.setdefault(row.where, []).append(row)
     return [
-        Comparison(where, "last", {f"{row.label} at {row.share}": _runs(row) for row in found})
-        for where, found in places.items()
+        Comparison(where, "last", {f"{row.label} at {row.share}": _runs(row) for row in rows})
+        for where, rows in places.items()
     ]
 
 
@@ -144,14 +144,14 @@ def section(rows: Sequence[StepTimes]) -> Section:
     for row in rows:
         places.setdefault(row.where, []).append(row)
     title = "Training steps and parameters at equal width (RQ1, Figure 3)"
-    return Section(FOLDER, title, text, tuple(_table(where, found) for where, found in places.items()))
+    return Section(FOLDER, title, text, tuple(_table(where, rows) for where, rows in places.items()))
 
 
 def _table(where: str, rows: Sequence[StepTimes]) -> Table:
     shares = sorted({row.share for row in rows})
     labels = dict.fromkeys(row.label for row in rows)
     by_label = {label: {row.share: row for row in rows if row.label == label} for label in labels}
-    cells = tuple((Cell(label), *_cells(found, shares, by_label)) for label, found in by_label.items())
+    cells = tuple((Cell(label), *_cells(times, shares, by_label)) for label, times in by_label.items())
     columns = ("model", "parameters", *(f"ms a step at {share}" for share in shares), "of LightGC²N", "peak MB")
     name = f"{FOLDER}-{where}".replace(" ", "-")
     notes = (
@@ -165,12 +165,12 @@ def _table(where: str, rows: Sequence[StepTimes]) -> Table:
 
 
 def _cells(
-    found: Mapping[float, StepTimes], shares: Sequence[float], every: Mapping[str, Mapping[float, StepTimes]]
+    times: Mapping[float, StepTimes], shares: Sequence[float], every: Mapping[str, Mapping[float, StepTimes]]
 ) -> Iterator[Cell]:
-    last = found[max(found)]
+    last = times[max(times)]
     yield Cell(f"{last.parameters:,}", last.parameters)
     for share in shares:
-        row = found.get(share)
+        row = times.get(share)
         yield (
             Cell("-")
             if row is None

@@ -50,8 +50,8 @@ def assign_each(evidence: Floats, size: Longs, counts: Sequence[int]) -> list[Fl
     belongs = np.concatenate(starts, axis=-1)
     for _ in range(STEPS):
         belongs = mean_field_step(evidence, ratios, weight, belongs, bounds)
-    found = dict(zip(several, np.split(belongs, bounds, axis=-1), strict=True))
-    return [found[people] if people in found else trivial[people] for people in counts]
+    computed = dict(zip(several, np.split(belongs, bounds, axis=-1), strict=True))
+    return [computed[people] if people in computed else trivial[people] for people in counts]
 
 
 def spectral_start(values: Floats, vectors: Floats, people: int) -> Floats:

@@ -29,11 +29,11 @@ class Examples:
 
 def by_contrast(logs: Logs, count: Longs | None, random: Random, *, finder: PeopleFinder) -> Longs | CountEstimate:
     """Return the person of each event; without a count, estimate it."""
-    found = list(finder.find_all(logs, rows_of(logs), count))
-    person = np.concatenate([one.share.argmax(axis=1) for one in found])
+    people = list(finder.find_all(logs, rows_of(logs), count))
+    person = np.concatenate([one.share.argmax(axis=1) for one in people])
     if count is not None:
         return person
-    return CountEstimate(person, np.array([one.count for one in found]), np.array([one.chances for one in found]))
+    return CountEstimate(person, np.array([one.count for one in people]), np.array([one.chances for one in people]))
 
 
 def rows_of(logs: Logs) -> Longs:

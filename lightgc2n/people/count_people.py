@@ -208,20 +208,20 @@ class Accounts:
 
     def features(self, chosen: Sequence[Longs], what: str = "sessions of each account") -> Floats:
         """Return the count features of each set of sessions [A, F]; no set may be empty."""
-        found = np.zeros((len(chosen), FEATURES))
+        features = np.zeros((len(chosen), FEATURES))
         for rows, places in tracked(f"finding people: {what}", list(together(chosen))):
             pairs = evidence(self.sessions, self.contrast, places)
-            found[rows] = count_features(pairs, self.sessions.size[places], self.sessions.again(places))
-        return found
+            features[rows] = count_features(pairs, self.sessions.size[places], self.sessions.again(places))
+        return features
 
     def likeness(self, chosen: Sequence[Longs]) -> Floats:
         """Return the mean evidence of all pairs of each set of sessions [A], the first feature of a count."""
-        found = np.zeros(len(chosen))
+        means = np.zeros(len(chosen))
         for rows, places in together(chosen):
             number = places.shape[1]
             pairs = evidence(self.sessions, self.contrast, places)
-            found[rows] = pairs.sum(axis=(1, 2)) / max(number * (number - 1), 1)
-        return found
+            means[rows] = pairs.sum(axis=(1, 2)) / max(number * (number - 1), 1)
+        return means
 
 
 def together(chosen: Sequence[Longs]) -> Iterator[tuple[Longs, Longs]]:
@@ -274,11 +274,11 @@ def merged_anew(sessions: Sessions, contrast: Contrast, fold: Longs, random: Ran
 
 def _half_features(accounts: Accounts) -> Floats:
     """Return the features of every second session of each account, at most MOST_SESSIONS; NaN if it has too few."""
-    found = np.full((len(accounts.fold), FEATURES), np.nan)
+    features = np.full((len(accounts.fold), FEATURES), np.nan)
     known = np.flatnonzero(accounts.number >= FEWEST_SESSIONS)
     halves = [accounts.start[row] + np.arange(0, accounts.number[row], 2)[-MOST_SESSIONS:] for row in known.tolist()]
-    found[known] = accounts.features(halves)
-    return found
+    features[known] = accounts.features(halves)
+    return features
 
 
 def _merged(accounts: Accounts, groups: list[Longs], alike: Floats, random: Random) -> Merged | None:

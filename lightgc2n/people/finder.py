@@ -102,7 +102,7 @@ class PeopleFinder:
         """
         logs = self._history(items, times)
         rows = np.array([NEW if row is None else row])
-        return next(self._found(logs, rows, None if count is None else np.array([count])))
+        return next(self._people_of(logs, rows, None if count is None else np.array([count])))
 
     def find_all(self, logs: Logs, rows: Longs, counts: Longs | None = None) -> Iterator[People]:
         """Estimate the people of each account, in order, many accounts at a time.
@@ -113,17 +113,17 @@ class PeopleFinder:
             counts: the number of people of each account, if known.
         """
         for part in self._parts(logs):
-            yield from self._found(self._part(logs, part), rows[part], None if counts is None else counts[part])
+            yield from self._people_of(self._part(logs, part), rows[part], None if counts is None else counts[part])
 
     def features(self, logs: Logs, rows: Longs) -> Floats:
         """Return the features that people are counted by [A, F]; arguments as for `find_all`."""
-        found = np.zeros((logs.accounts, FEATURES))
+        features = np.zeros((logs.accounts, FEATURES))
         for part in self._parts(logs):
             sessions, samples = self._sampled(self._part(logs, part), rows[part])
             for accounts, places in samples:
                 pairs = evidence(sessions, self._contrast, places)
-                found[part.start + accounts] = count_features(pairs, sessions.size[places], sessions.again(places))
-        return found
+                features[part.start + accounts] = count_features(pairs, sessions.size[places], sessions.again(places))
+        return features
 
     def _parts(self, logs: Logs) -> Iterator[slice]:
         """Yield consecutive accounts that are described together."""
@@ -152,16 +152,16 @@ class PeopleFinder:
 
         return sessions, samples()
 
-    def _found(self, logs: Logs, rows: Longs, counts: Longs | None) -> Iterator[People]:
+    def _people_of(self, logs: Logs, rows: Longs, counts: Longs | None) -> Iterator[People]:
         sessions, samples = self._sampled(logs, rows)
-        found: dict[int, tuple[Longs, Floats, Floats]] = {}  # account -> places and chances, and people of its sample
+        results: dict[int, tuple[Longs, Floats, Floats]] = {}  # account -> places, chances and people of its sample
         for accounts, places in samples:
             answers = self._answers(sessions, places, None if counts is None else counts[accounts])
             for account, own, (likely, share) in zip(accounts.tolist(), places, answers, strict=True):
-                found[account] = own, likely, share
+                results[account] = own, likely, share
         session = logs.session
         for account in range(logs.accounts):
-            places, likely, share = found.pop(account)
+            places, likely, share = results.pop(account)
             own = session[logs.offsets[account] : logs.offsets[account + 1]]
             share = self._with_rest(sessions, places, np.setdiff1d(np.arange(own[0], own[-1] + 1), places), share)
             count = share.shape[1]

@@ -318,18 +318,18 @@ def share_of_any_time(sessions: Sessions, compare: Callable[[Longs], Floats], ra
     number = np.diff(bounds)
     known = np.flatnonzero(number >= FEWEST_SESSIONS)
     chosen = np.sort(random.permutation(known)[:COMPARED_ACCOUNTS])
-    found: list[float] = []
+    distances: list[float] = []
     chance: list[float] = []
     for group in equal_sizes(np.minimum(number[chosen], MOST_SESSIONS)):
         places = np.stack([bounds[one] + sampled(int(number[one]), MOST_SESSIONS) for one in chosen[group].tolist()])
         halves = assign(compare(places), sessions.size[places], 2).argmax(axis=-1) == 0
         for half, day in zip(halves, sessions.begun[places], strict=True):
             if 2 < half.sum() < len(half) - 2:
-                found.append(distance_in_time(day, half))
+                distances.append(distance_in_time(day, half))
                 chance += [distance_in_time(day, random.permutation(half)) for _ in range(SHUFFLES)]
-    if not found:
+    if not distances:
         return 1.0
-    ratio = float(np.mean(found)) / max(float(np.mean(chance)), 1e-9)
+    ratio = float(np.mean(distances)) / max(float(np.mean(chance)), 1e-9)
     return float(np.clip((ratio - STEADY) / (APART - STEADY), 0, 1))
 
 

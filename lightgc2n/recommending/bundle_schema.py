@@ -171,10 +171,10 @@ class Table:
             need(inside, where, f"numbers from {self.low:g} to {self.high:g}", f"{low:g} to {high:g}")
 
 
-def need(holds: bool, where: str, expected: str, found: Any) -> None:
+def need(holds: bool, where: str, expected: str, actual: Any) -> None:
     """Raise an error if the condition is false."""
     if not holds:
-        shown = found if isinstance(found, str) and found == "nothing" else repr(found)
+        shown = actual if isinstance(actual, str) and actual == "nothing" else repr(actual)
         raise DataError(f"{where}: expected {expected}, found {_shortened(shown)}. {EXPORT_AGAIN}")
 
 

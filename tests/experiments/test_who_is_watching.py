@@ -9,7 +9,7 @@ import pytest
 from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.members import load_members
 from lightgc2n.experiments.who_is_watching import (
-    Question,
+    SessionQuery,
     last_stays,
     loss,
     of_true_people,
@@ -21,11 +21,11 @@ from lightgc2n.synthetic.households import HouseholdConfig, generate
 from tests.cli.test_commands import run
 
 
-def question(acted: list[int]) -> Question:
+def question(acted: list[int]) -> SessionQuery:
     """Four sessions; found people 0 and 1 have three and one, the true people 0 and 1 two each."""
     past = Past(np.zeros(4, dtype=np.int32), np.arange(4), np.eye(2)[[0, 0, 0, 1]], np.arange(4))
     true = np.eye(2)[[0, 0, 1, 1]]
-    return Question(0, past, true, 9, np.zeros(1, dtype=np.int32), np.array(acted), np.eye(1, dtype=np.float32))
+    return SessionQuery(0, past, true, 9, np.zeros(1, dtype=np.int32), np.array(acted), np.eye(1, dtype=np.float32))
 
 
 def test_references_by_hand() -> None:
