@@ -12,7 +12,7 @@ from lightgc2n.serving.live_quality import LONGEST_QUEUE, MISS, LiveQuality, met
 from lightgc2n.serving.quality_routes import by_day, promotions
 from lightgc2n.serving.recorder import RecordedEvent
 from lightgc2n.store.events import NewEvent
-from lightgc2n.store.quality import DAY, DayQuality, QualitySums, add_quality, read_quality
+from lightgc2n.store.quality import DAY, DayQuality, QualitySums
 from tests.export.town import bundle_of
 from tests.serving.events import filled, history_of
 from tests.serving.running import Client, Running, running, wait_for
@@ -94,16 +94,6 @@ def test_an_event_that_is_no_question_is_received_but_not_scored(live: Running, 
     assert sum(day["received"] for day in days) == 3
     assert days[-1]["model"] == {"mrr": 0.0, "rc": 0.0}
     assert history_of(client, account)
-
-
-def test_sums_of_several_workers_add_up_and_stay(live: Running) -> None:
-    assert live.service.store is not None
-    database = live.service.store.store.database
-    add_quality(database, {(10, "a"): QualitySums(4, 2, 1.0, 2.0), (11, "a"): QualitySums(1)})
-    add_quality(database, {(10, "a"): QualitySums(6, 2, 0.5, 1.0), (10, "b"): QualitySums(1, 1, 0.5, 1.0)})
-    assert read_quality(database, 1) == [DayQuality(11, "a", QualitySums(1))]
-    first = read_quality(database, 5)[0]
-    assert first == DayQuality(10, "a", QualitySums(10, 4, 1.5, 3.0))
 
 
 def test_days_join_models_and_take_the_better_baseline() -> None:
