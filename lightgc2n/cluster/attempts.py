@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lightgc2n.cluster.connect import refuse_here
 from lightgc2n.cluster.home import Order, sendable
 from lightgc2n.errors import ClusterError
 from lightgc2n.experiments.subprocesses import POLL_SECONDS, SECONDS_TO_STOP, child_command
@@ -36,6 +37,7 @@ class Job:
     data: str  # the name of the dataset's folder
     environment: dict[str, str]
     beat: float  # seconds between two messages
+    versions: dict[str, str]  # of the machine of the command
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ def attempt(home: Any, job: Job, data: Folder) -> Outcome:
     """Train in scratch, and send home what each epoch makes."""
     import ray
 
+    refuse_here(job.versions)
     node = ray.get_runtime_context().get_node_id()
     order = ray.get(home.begin.remote(job.name, job.attempt, node))
     if order is None:

@@ -20,6 +20,7 @@ import ray
 
 from lightgc2n import __version__
 from lightgc2n.cluster.attempts import Folder, read_folder, scratch, write_folder
+from lightgc2n.cluster.connect import refuse_here, versions_here
 from lightgc2n.cluster.run_children import ClusterRunner
 from lightgc2n.cluster.tasks import run_tasks
 from lightgc2n.data.dataset import DATASET
@@ -52,6 +53,7 @@ class Request:
     threads: int
     device: str
     options: dict[str, Any] | None
+    versions: dict[str, str]  # of the machine of the command
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def write_parts(
         options: of the lists; None: count the people.
     """
     source = Source.read(path, data)
-    request = Request(source.key, runner.threads, device, options)
+    request = Request(source.key, runner.threads, device, options, versions_here())
     described = json.loads(json.dumps(asdict(request) | {"made_by": f"lightgc2n {__version__}"}))
     with resumable_folder(out, force, kind=PARTS) as folder:
         if not (folder / MANIFEST).is_file():
@@ -173,6 +175,7 @@ def _present(folder: Path, parts: int) -> Iterator[tuple[int, Part]]:
 
 def compute_part(files: Folder, data: Folder, request: Request, accounts: tuple[int, int]) -> Part:
     """The lists, or the people, of the accounts of one shard, as a Parquet file; this runs on a node."""
+    refuse_here(request.versions)
     recommender = _loaded(files, data, request)
     notes: dict[str, list[str]] = {}
     counted: list[Counted] = []

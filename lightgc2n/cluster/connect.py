@@ -194,6 +194,13 @@ def describe(cluster: Cluster) -> dict[str, Any]:
     return {"nodes": nodes, "versions": versions_here(), "token": facts_here()["token"]}
 
 
+def refuse_here(wanted: dict[str, str]) -> None:
+    """Raise an error on a node that has other versions than the machine of the command, and had not answered it."""
+    if wrong := [f"{name} {here}, expected {wanted[name]}" for name, here in versions_here().items()
+                 if here != wanted[name]]:  # fmt: skip
+        raise ClusterError(f"node {platform.node()}: {', '.join(wrong)}. Install the same versions.")
+
+
 def refuse_differing(cluster: Cluster) -> None:
     """Raise an error where nodes have other versions, or where a node that others can reach requires no token."""
     answers = [(node, facts) for node in cluster.nodes() if (facts := cluster.facts.get(node.id)) is not None]

@@ -19,7 +19,7 @@ import torch
 from ray.exceptions import RayError, RayTaskError
 
 from lightgc2n.cluster.attempts import Job, Outcome, attempt, read_folder
-from lightgc2n.cluster.connect import Cluster, connect
+from lightgc2n.cluster.connect import Cluster, connect, versions_here
 from lightgc2n.cluster.home import Home, Sight
 from lightgc2n.cluster.pings import NODE, Pings
 from lightgc2n.data.dataset import DATASET
@@ -145,7 +145,16 @@ class _Session:
             self.data[folder] = ray.put(read_folder(folder, DATASET))
         arguments = tuple(map(str, work.child.arguments[1:]))  # the first one is the run's folder
         beat = min(1.0, self.limits.hung / BEATS)
-        job = Job(work.child.name, work.attempt, work.child.module, arguments, folder.name, self.environment, beat)
+        job = Job(
+            work.child.name,
+            work.attempt,
+            work.child.module,
+            arguments,
+            folder.name,
+            self.environment,
+            beat,
+            versions_here(),
+        )
         task = ray.remote(attempt).options(
             num_cpus=self.runner.threads,
             num_gpus=self.runner.gpus,
@@ -158,8 +167,8 @@ class _Session:
         """Take the outcome of a task; a lost one is tried again."""
         try:
             outcome: Outcome = ray.get(work.task)
-        except RayTaskError:
-            raise
+        except RayTaskError as problem:
+            raise problem.cause from None
         except RayError as problem:
             self._lost(work, str(problem).strip().splitlines()[0])
             return

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lightgc2n.cluster.connect import FIT, HUNG, Limits, differing, versions_here
+from lightgc2n.cluster.connect import FIT, HUNG, Limits, differing, refuse_here, versions_here
 from lightgc2n.errors import ClusterError, SettingError
 
 WITHOUT_RAY = "import sys; sys.modules['ray'] = None; from lightgc2n.cli.main import main; main()"
@@ -65,3 +65,9 @@ def test_versions_that_differ_are_named() -> None:
     here = versions_here()
     assert differing({"versions": here, "token": False}) == ""
     assert differing({"versions": here | {"torch": "1.0"}, "token": False}) == f"torch 1.0, here {here['torch']}"
+
+
+def test_a_node_with_other_versions_takes_no_work() -> None:
+    refuse_here(versions_here())
+    with pytest.raises(ClusterError, match=r"torch .*, expected 1\.0\. Install the same versions"):
+        refuse_here(versions_here() | {"torch": "1.0"})
