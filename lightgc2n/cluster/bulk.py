@@ -20,7 +20,7 @@ import ray
 
 from lightgc2n import __version__
 from lightgc2n.cluster.attempts import Folder, read_folder, scratch, write_folder
-from lightgc2n.cluster.connect import refuse_here, versions_here
+from lightgc2n.cluster.connect import deferred_signals, refuse_here, versions_here
 from lightgc2n.cluster.run_children import ClusterRunner
 from lightgc2n.cluster.tasks import run_tasks
 from lightgc2n.data.dataset import DATASET
@@ -156,8 +156,9 @@ def _missing(
     left = [number for number in range(len(parts)) if not (folder / _name(number)).is_file()]
     shared = [ray.put(source.files), ray.put(source.data), request]
     wanted = [tuple(parts[number]["accounts"]) for number in left]
-    with step("accounts", total=sum(stop - first for first, stop in wanted)) as shown:
-        for place, part in run_tasks(runner, compute_part, shared, wanted):
+    total = sum(stop - first for first, stop in wanted)
+    with step("accounts", total=total) as shown, deferred_signals() as deliver:
+        for place, part in run_tasks(runner, compute_part, shared, wanted, deliver):
             _write(folder / _counted(left[place]), {"counted": [asdict(one) for one in part.counted]})
             with new_file(folder / _name(left[place]), force=True) as temporary:  # last: it says that the part is done
                 temporary.write_bytes(part.parquet)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
+from types import FrameType
 from typing import Any
 
 from lightgc2n import __version__
@@ -254,6 +255,41 @@ def _refuse_unreachable(host: str, port: int, address: str) -> None:
         raise ClusterError(
             f"{address}: no cluster answers ({problem.strerror or problem}). Start one: ray start --head --port {port}"
         ) from None
+
+
+@contextmanager
+def deferred_signals() -> Iterator[Callable[[], None]]:
+    """Keep Ctrl-C and SIGTERM until the yielded function is called: inside a call of Ray their exception would be lost."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    received: list[tuple[int, FrameType | None]] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    restored = False
+
+    def restore() -> None:
+        nonlocal restored
+        if not restored:  # once: the handler of a signal may have put others in its place
+            restored = True
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def deliver() -> None:
+        if received and not restored:
+            number, frame = received[0]
+            restore()
+            handler = before[signal.Signals(number)]
+            if callable(handler):
+                handler(number, frame)
+            else:
+                signal.raise_signal(number)
+
+    for number in before:
+        signal.signal(number, lambda number, frame: received.append((number, frame)))
+    try:
+        yield deliver
+    finally:
+        restore()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ checkpoint at home, when a node has died or is silent for too long. Such a node 
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -19,7 +19,7 @@ import torch
 from ray.exceptions import RayError, RayTaskError
 
 from lightgc2n.cluster.attempts import Job, Outcome, attempt, read_folder
-from lightgc2n.cluster.connect import Cluster, connect, versions_here
+from lightgc2n.cluster.connect import Cluster, connect, deferred_signals, versions_here
 from lightgc2n.cluster.home import Home, Sight
 from lightgc2n.cluster.pings import NODE, Pings
 from lightgc2n.data.dataset import DATASET
@@ -56,12 +56,14 @@ class ClusterRunner:
 
     def __call__(self, children: Iterable[Child], at_once: int, budget: TimeBudget, ended: Ended) -> None:
         """Run all children; an error, or Ctrl-C, cancels them all. `at_once` is left to the cluster."""
-        self.require_fit()
-        session = _Session(self, [_Work(child, 0) for child in children], budget, ended)
-        try:
-            session.run()
-        finally:
-            session.close()
+        with deferred_signals() as deliver:
+            self.require_fit()
+            deliver()
+            session = _Session(self, [_Work(child, 0) for child in children], budget, ended)
+            try:
+                session.run(deliver)
+            finally:
+                session.close()
 
     def require_fit(self) -> None:
         """Wait until a node can take a task; raise an error if none can within the limit."""
@@ -113,7 +115,12 @@ class _Session:
         self.environment |= {COMMIT_VARIABLE: commit} if commit else {}
         self.home = ray.remote(Home).options(num_cpus=0, label_selector={NODE: runner.cluster.home}).remote()
 
-    def run(self) -> None:
+    def run(self, deliver: Callable[[], None]) -> None:
+        """Run until all children have ended.
+
+        Args:
+            deliver: called between calls of Ray; raises what a signal has asked for.
+        """
         left = self.budget.left()
         until = time.monotonic() + left if left < math.inf else math.inf
         for work in self.open.values():
@@ -121,6 +128,7 @@ class _Session:
             self._at_home("open", work.child.name, work.child.run, until)
             self._submit(work)
         while self.open:
+            deliver()
             tasks = {work.task: work for work in self.open.values()}
             done, _ = ray.wait(list(tasks), num_returns=1, timeout=min(1.0, self.limits.hung / BEATS))
             for task in done:

@@ -27,13 +27,18 @@ class _Task:
 
 
 def run_tasks(
-    runner: ClusterRunner, work: Callable[..., Any], shared: Sequence[Any], parts: Sequence[Any]
+    runner: ClusterRunner,
+    work: Callable[..., Any],
+    shared: Sequence[Any],
+    parts: Sequence[Any],
+    deliver: Callable[[], None],
 ) -> Iterator[tuple[int, Any]]:
     """Yield the number of each part and its answer, in the order in which they are done.
 
     Args:
         work: called with `shared` and one part.
         shared: references to what all tasks need.
+        deliver: called between calls of Ray; raises what a signal has asked for.
     """
     runner.require_fit()
     waiting, running = [_Task(number) for number in range(len(parts))], dict[Any, _Task]()
@@ -49,6 +54,7 @@ def run_tasks(
 
     try:
         while waiting or running:
+            deliver()
             most = PER_CPU * max(1, sum(int(node.cpus // runner.threads) for node in runner.cluster.nodes()))
             while waiting and len(running) < most:
                 submit(waiting.pop(0))

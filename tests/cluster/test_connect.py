@@ -1,11 +1,12 @@
 """Connecting to a cluster, as far as no cluster is needed."""
 
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from lightgc2n.cluster.connect import FIT, HUNG, Limits, differing, refuse_here, versions_here
+from lightgc2n.cluster.connect import FIT, HUNG, Limits, deferred_signals, differing, refuse_here, versions_here
 from lightgc2n.errors import ClusterError, SettingError
 
 WITHOUT_RAY = "import sys; sys.modules['ray'] = None; from lightgc2n.cli.main import main; main()"
@@ -71,3 +72,15 @@ def test_a_node_with_other_versions_takes_no_work() -> None:
     refuse_here(versions_here())
     with pytest.raises(ClusterError, match=r"torch .*, expected 1\.0\. Install the same versions"):
         refuse_here(versions_here() | {"torch": "1.0"})
+
+
+def test_a_signal_waits_until_it_is_delivered() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    reached = False
+    with pytest.raises(KeyboardInterrupt), deferred_signals() as deliver:
+        deliver()
+        signal.raise_signal(signal.SIGINT)
+        reached = True
+        deliver()
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is before
