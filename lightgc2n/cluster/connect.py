@@ -259,7 +259,7 @@ def _refuse_unreachable(host: str, port: int, address: str) -> None:
 
 @contextmanager
 def deferred_signals() -> Iterator[Callable[[], None]]:
-    """Keep Ctrl-C and SIGTERM until the yielded function is called: inside a call of Ray their exception would be lost."""
+    """Keep Ctrl-C and SIGTERM until the yielded function is called: a call of Ray would lose their exception."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return

@@ -75,12 +75,17 @@ def test_a_node_with_other_versions_takes_no_work() -> None:
 
 
 def test_a_signal_waits_until_it_is_delivered() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    reached = False
-    with pytest.raises(KeyboardInterrupt), deferred_signals() as deliver:
-        deliver()
-        signal.raise_signal(signal.SIGINT)
-        reached = True
-        deliver()
-    assert reached
+    before, reached = signal.getsignal(signal.SIGINT), []
+
+    def work() -> None:
+        with deferred_signals() as deliver:
+            deliver()
+            signal.raise_signal(signal.SIGINT)
+            reached.append("the end of a call")
+            deliver()
+            reached.append("too far")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert reached == ["the end of a call"]
     assert signal.getsignal(signal.SIGINT) is before
