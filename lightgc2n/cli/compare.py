@@ -31,6 +31,12 @@ def compare(
             help="accuracy, or all: also catalogue coverage, novelty, diversity and popularity bias of the lists."
         ),
     ] = "accuracy",
+    examples: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Also show the lists of N random test accounts, with titles where known."
+        ),
+    ] = 0,
     exclude_seen: Annotated[
         bool, typer.Option("--exclude-seen", help="Exclude items of the history from the lists.")
     ] = False,
@@ -57,6 +63,7 @@ def compare(
     With --out, finished models are stored in DIR.partial, and rerunning the command resumes.
     """
     from lightgc2n import zoo
+    from lightgc2n.experiments.comparison_examples import example_tables
     from lightgc2n.experiments.comparison_tables import comparison_notes, comparison_tables, conclusion
     from lightgc2n.experiments.plans import read_model_tables
     from lightgc2n.experiments.run_comparison import run_comparison
@@ -65,15 +72,15 @@ def compare(
     if out is not None:
         refuse_existing(out, force)
     names = zoo.choose_models(models)
-    tables = read_model_tables(config, set, names, known=[*zoo.ZOO, "split", "training"])
+    model_tables = read_model_tables(config, set, names, known=[*zoo.ZOO, "split", "training"])
     settings = {"protocol": protocol, "targets": targets, "target_in_input": target_in_input, "seed": seed}
     with runner_for(cluster, threads, device) as (runner, chosen):
         compared = run_comparison(
             folder,
             names,
-            tables,
+            model_tables,
             domain=domain,
-            split=settings | tables[names[0]]["split"],
+            split=settings | model_tables[names[0]]["split"],
             cutoffs=_cutoffs(cutoffs),
             # A model that does not fit is an error where it is named, and left out of `all` and `simple`.
             optional=[name for name in names if name not in models.split(",")],
@@ -83,12 +90,14 @@ def compare(
             out=out,
             force=force,
             beyond_accuracy=_beyond(metrics),
+            examples=examples,
             runner=runner,
         )
     if json:
-        print_json(compared.result)
+        print_json(compared.result | ({"examples": compared.examples} if examples else {}))
         return
-    print_results(comparison_tables(compared.result), comparison_notes(compared.result))
+    tables = [*comparison_tables(compared.result), *example_tables(compared.result, compared.examples)]
+    print_results(tables, comparison_notes(compared.result))
     if hidden := compared.result["cutoffs"][1:-1]:
         typer.echo(f"Also measured at {', '.join(map(str, hidden))}: see --json or --out.")
     if out is not None:

@@ -15,6 +15,7 @@ from lightgc2n.data.dataset import Dataset
 from lightgc2n.data.splits import Queries, Split
 from lightgc2n.errors import DataError, ScoreError, SettingError, option
 from lightgc2n.experiments.comparison_cache import FINISHED, RANKS, RUNS, ComparisonCache
+from lightgc2n.experiments.comparison_examples import example_rows, examples_of
 from lightgc2n.experiments.comparison_tables import comparison_markdown
 from lightgc2n.experiments.rank_model import Conditions, ranked, surroundings, unfit
 from lightgc2n.experiments.table import csv_text, plain_table
@@ -57,6 +58,7 @@ class Compared:
     result: dict[str, Any]  # everything, ready for JSON
     ranks: dict[str, Floats]  # model -> rank of each test target
     owner: npt.NDArray[np.int64]  # the account of each test query
+    examples: tuple[dict[str, Any], ...] = ()  # contain histories: shown, and not part of the written result
 
 
 def compare(
@@ -72,6 +74,7 @@ def compare(
     seed: int = 0,
     cache: ComparisonCache | None = None,
     beyond_accuracy: bool = False,
+    examples: int = 0,
 ) -> Compared:
     """Train each model, calibrate it on validation targets and rank the test targets.
 
@@ -80,11 +83,13 @@ def compare(
         optional: models that are skipped, with a reason, if they do not fit the data or cannot be trained.
         cache: stores finished models and returns those already there.
         beyond_accuracy: also measure coverage, novelty, diversity and popularity bias of the lists.
+        examples: number of example accounts whose lists are returned.
     """
     if not cutoffs or min(cutoffs) < 1:
         raise SettingError(f"{CUTOFFS}: expected whole numbers from 1, found {', '.join(map(str, cutoffs))}.")
     around = surroundings(dataset, split) if beyond_accuracy else None
-    conditions = Conditions(dataset, split, exclude_seen, device, around)
+    rows = example_rows(split.test, examples)
+    conditions = Conditions(dataset, split, exclude_seen, device, around, rows)
     plans = {name: _plan(name, split, seed) for name in models} | dict(plans or {})
     if cache is not None:
         cache.refuse_others(models)
@@ -100,9 +105,14 @@ def compare(
             left_out[name] = str(problem)
     if not ranks:
         raise DataError(f"{dataset.name}: no model is left to compare: {'; '.join(left_out.values())}")
+    lists = {name: of_model.pop("examples", {}) for name, of_model in facts.items()}
     compared = measured(dataset, split, ranks, facts, cutoffs=cutoffs, exclude_seen=exclude_seen, seed=seed)
     similar = {} if around is None else {"similar_by": around.of}
-    return replace(compared, result=compared.result | {"left_out": left_out} | similar)
+    return replace(
+        compared,
+        result=compared.result | {"left_out": left_out} | similar,
+        examples=examples_of(dataset, split.test, rows, ranks, lists),
+    )
 
 
 def measured(

@@ -49,6 +49,8 @@ class ComparisonCache:
             return None
         if conditions.around is not None and "beyond" not in stored["facts"]:
             return None  # an earlier comparison did not measure it; a trained run is used as it is
+        if not {str(row) for row in conditions.examples} <= stored["facts"].get("examples", {}).keys():
+            return None  # likewise
         return np.load(self._ranks(plan.model), allow_pickle=False), stored["facts"]
 
     def keep(self, plan: RunPlan, conditions: Conditions, ranks: Floats, facts: dict[str, Any]) -> None:

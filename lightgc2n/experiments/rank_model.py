@@ -10,8 +10,8 @@ import torch
 
 from lightgc2n import zoo
 from lightgc2n.data.batches import query_batches
-from lightgc2n.data.dataset import Dataset
-from lightgc2n.data.splits import Split
+from lightgc2n.data.dataset import Dataset, Longs
+from lightgc2n.data.splits import Queries, Split
 from lightgc2n.devices import peak_bytes, reset_peak
 from lightgc2n.metrics.list_quality import (
     PLACES,
@@ -31,6 +31,8 @@ from lightgc2n.training.loop import train
 from lightgc2n.training.run import finish_run, new_model, ready_for_test, train_in_memory, validation
 from lightgc2n.training.runs import RunPlan, sole_trainer, start_run
 
+EXAMPLE_PLACES = 5  # of the list of an example
+
 
 @dataclass(frozen=True)
 class Conditions:
@@ -41,6 +43,7 @@ class Conditions:
     exclude_seen: bool = False
     device: str = "cpu"
     around: Surroundings | None = None  # given: also measure lists beyond accuracy
+    examples: tuple[int, ...] = ()  # rows of the test queries whose lists are shown
 
 
 def unfit(name: str, split: Split) -> str:
@@ -65,6 +68,7 @@ def ranked(plan: RunPlan, conditions: Conditions, run: Path | None = None) -> tu
     model, progress = _simple(plan, conditions) if is_simple else _trained(plan, conditions, run)
     ranks = _ranks(plan.model, model, conditions)
     beyond = {} if conditions.around is None else {"beyond": _beyond(model, conditions, conditions.around)}
+    shown = {"examples": _example_lists(model, conditions)} if conditions.examples else {}
     peak = max(peak_bytes(conditions.device), progress.peak_bytes)  # an earlier process may have trained the run
     return ranks, {
         "settings": asdict(model.config),
@@ -75,6 +79,7 @@ def ranked(plan: RunPlan, conditions: Conditions, run: Path | None = None) -> tu
         "peak_memory_mb": round(peak / 1e6, 1),
         **({} if is_simple else _training_facts(progress, plan)),
         **beyond,
+        **shown,
     }
 
 
@@ -136,24 +141,36 @@ def surroundings(dataset: Dataset, split: Split) -> Surroundings:
     return Surroundings(train.popularity, usual, vectors, of)
 
 
-@torch.no_grad()
 def _beyond(model: Model, conditions: Conditions, around: Surroundings) -> dict[str, Any]:
     """The quality of the lists beyond accuracy, each with its interval."""
-    test, catalogues = conditions.split.test, conditions.split.catalogues
+    test = conditions.split.test
+    lists = Lists(_lists(model, conditions, test, PLACES), test.owner.astype(np.int64))
+    return {name: asdict(estimate) for name, estimate in list_quality(lists, around).items()}
+
+
+def _example_lists(model: Model, conditions: Conditions) -> dict[str, list[int]]:
+    """The first items of the list of each example, by the row of its query."""
+    queries = conditions.split.test.select(np.array(conditions.examples))
+    lists = _lists(model, conditions, queries, EXAMPLE_PLACES)
+    return {str(row): best[best >= 0].tolist() for row, best in zip(conditions.examples, lists, strict=True)}
+
+
+@torch.no_grad()
+def _lists(model: Model, conditions: Conditions, queries: Queries, length: int) -> Longs:
+    """The items of each query's list, best first; -1 where the list is shorter."""
     learned = torch.as_tensor(ready_for_test(model, conditions.split), device=conditions.device)
-    lists = np.full((len(test), PLACES), -1, dtype=np.int64)
+    lists = np.full((len(queries), length), -1, dtype=np.int64)
     encoded = model.encode()
-    for domain in catalogues:
-        places, rows = [], rows_in(test, domain)
+    for domain in conditions.split.catalogues:
+        places, rows = [], rows_in(queries, domain)
         for labelled in query_batches(
-            test.select(rows), rows_per_tile(len(domain), conditions.device), conditions.device
+            queries.select(rows), rows_per_tile(len(domain), conditions.device), conditions.device
         ):
             scores = model.scores(encoded, labelled.batch, domain).clone()
             scores[:, ~learned[domain.start : domain.stop]] = -torch.inf
             scores = without_seen(scores, labelled.batch, domain) if conditions.exclude_seen else scores
-            best = scores.topk(min(PLACES, scores.shape[1]), dim=1)
+            best = scores.topk(min(length, scores.shape[1]), dim=1)
             places.append(torch.where(best.values.isfinite(), best.indices + domain.start, -1).cpu().numpy())
         if places:
             lists[rows, : places[0].shape[1]] = np.concatenate(places)
-    measures = list_quality(Lists(lists, test.owner.astype(np.int64)), around)
-    return {name: asdict(estimate) for name, estimate in measures.items()}
+    return lists

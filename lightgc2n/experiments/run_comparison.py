@@ -38,6 +38,7 @@ def run_comparison(
     out: Path | None = None,
     force: bool = False,
     beyond_accuracy: bool = False,
+    examples: int = 0,
     runner: Runner | None = None,
 ) -> Compared:
     """Train and compare models on one dataset.
@@ -48,6 +49,7 @@ def run_comparison(
         optional: models to leave out, with a reason, where they do not fit the data.
         out: the folder for results, ranks and trained runs; finished models are stored in OUT.partial.
         beyond_accuracy: also measure coverage, novelty, diversity and popularity bias of the lists.
+        examples: number of example accounts whose lists are returned.
         runner: trains the models elsewhere, which needs `out`; lists are ranked on this machine.
     """
     if runner is not None and out is None:
@@ -70,6 +72,7 @@ def run_comparison(
         device=device,
         seed=seed,
         beyond_accuracy=beyond_accuracy,
+        examples=examples,
     )
     if out is None:
         return comparison()
