@@ -76,6 +76,20 @@ def _of_results(table: str, model: str) -> list[str]:
     return [f"{float(row[metric]):.2f}" for metric in ("RC@5", "RC@20", "MRR@5", "MRR@20")]
 
 
+def test_the_answers_of_the_report_have_the_numbers_of_the_results() -> None:
+    answers = json.loads((RESULTS / "earlier/earlier.json").read_text(encoding="utf-8"))["answers"]
+    report = (RESULTS / "report.md").read_text(encoding="utf-8")
+    pages = [ROOT / f"docs/research/{name}.md" for name in ("more-results", "plus")]
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("*/records/*.json")]
+    validation = [f"{100 * run['validation']:.2f}" for one in records for run in one["runs"] if run["validation"]]
+    tables = report[report.index("## Overall performance (RQ2, Table 1)") :]
+    tables += " ".join([*(page.read_text(encoding="utf-8") for page in pages), *validation])
+    numbers = [one for answer in answers for one in re.findall(r"\d[\d,]*\.\d{2,}|\d+,\d{3}", answer["answer"])]
+    assert len(answers) == 11
+    assert len(numbers) > 40
+    assert [one for one in numbers if one not in tables] == []
+
+
 def test_the_report_that_ships_is_made_from_the_records_beside_it() -> None:
     from lightgc2n.paper.report import document
 

@@ -26,6 +26,7 @@ class Earlier:
 
     tables: tuple[Table, ...]
     verdicts: Mapping[str, Mapping[str, str]]  # by the text of the claim: its verdict then, and what has changed
+    answers: tuple[tuple[str, str, str], ...] = ()  # what was unfair in it, the answer, and the command
 
 
 def read_earlier(out: Path) -> Earlier | None:
@@ -36,7 +37,8 @@ def read_earlier(out: Path) -> Earlier | None:
     try:
         index: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         tables = tuple(_table(path.parent / f"{name}.csv", name, about) for name, about in index["tables"].items())
-        return Earlier(tables, {one["claim"]: one for one in index["verdicts"]})
+        answers = tuple((one["unfair"], one["answer"], one["command"]) for one in index.get("answers", []))
+        return Earlier(tables, {one["claim"]: one for one in index["verdicts"]}, answers)
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise DataError(f"{path}: not an earlier report: {problem!r}. Remove the folder, or restore it.") from None
 
@@ -73,7 +75,8 @@ def section(earlier: Earlier) -> Section:
     """The section with the tables of an earlier report."""
     text = (
         "These tables were made before every model had the same width, the same search and as many epochs as it needs. "
-        "They are kept for what they show beside that, and judge none of the claims above.",
+        "They are kept for what they show beside that, and judge none of the claims above. Their commands and notes "
+        "call simple baselines floors, as the software did then; it is --models simple now.",
     )
     return Section(FOLDER, "Tables of an earlier report", text, earlier.tables)
 
@@ -87,7 +90,12 @@ def section_of_changes(earlier: Earlier, verdicts: Sequence[Verdict]) -> Section
     text = (
         "The verdict of the earlier report on our runs beside the present one. What it compared was unfair in places.",
     )
-    return Section("changes", "Verdicts before and after", text, (table,))
+    if not earlier.answers:
+        return Section("changes", "Verdicts before and after", text, (table,))
+    columns = ("what was unfair or unclear", "answer", "command")
+    answers = plain_table("answers", columns, earlier.answers, text_columns=3)
+    more = "The second table answers each objection to that report. A run that has not been made is said to be missing."
+    return Section("changes", "Verdicts before and after", (*text, more), (table, answers))
 
 
 def _changes(earlier: Earlier, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str, str, str]]:

@@ -1,7 +1,8 @@
 """The report on all experiments of a folder, made from their run folders."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lightgc2n import zoo
@@ -11,7 +12,7 @@ from lightgc2n.experiments.save_results import RESULTS
 from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.paper import earlier, edge, people_section, step_times
 from lightgc2n.paper.catalogue import EXPERIMENTS
-from lightgc2n.paper.document import Document, Opening
+from lightgc2n.paper.document import CALLED, Document, Opening
 from lightgc2n.paper.earlier import read_earlier
 from lightgc2n.paper.edge import read_bundles
 from lightgc2n.paper.experiment_results import (
@@ -22,11 +23,11 @@ from lightgc2n.paper.experiment_results import (
 )
 from lightgc2n.paper.experiment_runner import merge_requests
 from lightgc2n.paper.first_screen import opening_of
-from lightgc2n.paper.published import published_section, table1
+from lightgc2n.paper.published import BASELINES, IN_THE_ZOO, published_section, table1
 from lightgc2n.paper.run_records import write_records
 from lightgc2n.paper.section_tables import parts_of
 from lightgc2n.paper.step_times import read_step_times
-from lightgc2n.paper.table1 import notes_on_data, paper_set
+from lightgc2n.paper.table1 import AT_PAPER_WIDTH, PAPER_WIDTH, TABLE1, notes_on_data, paper_set
 
 # What the report reads besides runs.
 MEASURED = (
@@ -36,7 +37,7 @@ MEASURED = (
     f"{earlier.FOLDER}/*",
     "statistics/*.json",
 )
-FIRST_SCREEN = ("table1-16", "table1")
+FIRST_SCREEN = (AT_PAPER_WIDTH, TABLE1)
 TITLE = "LightGC²N, measured again"
 SUMMARY = (
     "Several people often share one account. LightGC²N (Zhang et al., AAAI 2025) recommends the next item for such "
@@ -80,16 +81,17 @@ def document(out: Path) -> Document:
             *([earlier.section(before)] if before else []),
         ),
         made=tuple(_made(list(every.values()))),
-        opening=opening([results[name] for name in FIRST_SCREEN if name in results]),
+        opening=opening([results[name] for name in FIRST_SCREEN if name in results], _missing_runs(every)),
         quick=quick,
     )
 
 
-def opening(tables: Sequence[ExperimentResults]) -> Opening | None:
+def opening(tables: Sequence[ExperimentResults], missing: Iterable[str] = ()) -> Opening | None:
     """Return the first screen, with the paper's numbers beside ours on its data.
 
     Args:
         tables: Table 1 at the paper's width, then with the models' own; a model is shown from the first that has it.
+        missing: sentences on runs that are missing elsewhere.
     """
     groups: dict[tuple[str, str, str], ResultGroup] = {}
     for group in (group for one in tables for group in one.groups):
@@ -98,7 +100,31 @@ def opening(tables: Sequence[ExperimentResults]) -> Opening | None:
     sets = {(part.dataset, part.protocol): paper_set(part.dataset, part.protocol) for part in parts}
     notes = {name: " ".join(notes_on_data(name)) for (name, _), beside in sets.items() if beside}
     simple = {name for name, entry in zoo.ZOO.items() if entry.is_simple}
-    return opening_of(list(groups.values()), simple, table1(), sets, notes)
+    screen = opening_of(list(groups.values()), simple, table1(), sets, notes)
+    if screen is None:
+        return None
+    left_out = sorted({group.dataset for group in groups.values()} - {one.test for one in screen.standings})
+    without = [f"Left out, since {CALLED} was not run there: {', '.join(left_out)}."] if left_out else []
+    return replace(screen, notes=(*screen.notes, *without, *_rivals_not_run(tables[0]), *missing))
+
+
+def _rivals_not_run(judging: ExperimentResults) -> Iterator[str]:
+    """Which of the paper's other models have no run in the table that judges claims on accuracy."""
+    there = {group.model for group in judging.groups}
+    absent = [name for name in BASELINES if there.isdisjoint(IN_THE_ZOO[name])]
+    if absent:
+        where = f" at width {PAPER_WIDTH}" if judging.name == AT_PAPER_WIDTH else ""
+        share = "all" if len(absent) == len(BASELINES) else f"{len(absent)} of the"
+        models = f"{share} {len(BASELINES)} other models of the paper ({', '.join(absent)})"
+        yield f"Not run{where}: {models}. Claims that need them cannot be told."
+
+
+def _missing_runs(every: Mapping[str, ExperimentResults]) -> Iterator[str]:
+    """How many planned runs are missing, by experiment."""
+    counts = {name: len(one.missing) for name, one in every.items() if one.missing}
+    if counts:
+        by_name = ", ".join(f"{count} of {name}" for name, count in counts.items())
+        yield f"Missing besides: {sum(counts.values())} planned runs ({by_name}). The notes of each table name them."
 
 
 def has_results(out: Path) -> bool:

@@ -78,7 +78,8 @@ def differs_by_dataset(every: Sequence[Comparison], setting: str) -> Finding:
     """Whether two datasets have best values that differ."""
     best = _best_values(every, [setting])
     if len({one.compared.dataset for one in best}) < 2:
-        return Finding("cannot be told", "Fewer than two datasets with this sweep.")
+        alone = " A sweep by an honest protocol judges; the others stand beside it." if len(every) > 1 and best else ""
+        return Finding("cannot be told", f"Fewer than two datasets with this sweep.{alone} {_sentences(best)}".strip())
     apart = any(one.candidates.isdisjoint(other.candidates) for one in best for other in best)
     same = len({one.candidates for one in best}) == 1 and len(best[0].candidates) == 1
     holding: Holding = "holds" if apart else "does not hold" if same else "cannot be told"

@@ -113,6 +113,9 @@ def _stories(part: Part, sweeps: Iterable[Sweep]) -> Iterator[str]:
         if scores := {value: group.metric(DECISIVE) for value, group in _values(part.groups, sweep).items()}:
             best, worst = (pick(scores, key=lambda value: scores[value]) for pick in (max, min))
             most, least = (f"{value:g} with {100 * scores[value]:.2f} %" for value in (best, worst))
+            if len(scores) == 1:
+                yield f"{part.title}: {MEANING[sweep.symbol]}: only one value was run, {DECISIVE} at {most}."
+                continue
             yield f"{part.title}: {MEANING[sweep.symbol]}: {DECISIVE} is best at {most}, least at {least}."
 
 
