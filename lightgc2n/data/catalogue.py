@@ -16,7 +16,9 @@ from typing import Any
 from lightgc2n.errors import DataError
 
 CATALOGUE = "catalogue.jsonl"
-IMAGE = re.compile(r"(https?://|/)?[^\s:\"'<>\\]+(/[^\s\"'<>\\]*)?", re.ASCII)  # an address or a path
+IMAGE = re.compile(  # an address with http:// or https://, or a path
+    r"(https?://[^\s:/\"'<>\\]+(:\d{1,5})?|/?[^\s:/\"'<>\\]+)(/[^\s\"'<>\\]*)?", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,16 +54,15 @@ METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"}
 Headers = tuple[tuple[bytes, bytes], ...]
 ALL_HEADERS: Headers = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"))
 API_HEADERS: Headers = (*ALL_HEADERS, (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"))
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src {images}; "
+    "connect-src 'self'; font-src 'self'; manifest-src 'self'; worker-src 'self'; frame-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 PAGE_HEADERS: Headers = (
     *ALL_HEADERS,
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; "
-        b"connect-src 'self'; font-src 'self'; manifest-src 'self'; worker-src 'self'; frame-src 'self'; "
-        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
 )
 # A self-contained file; the page may show it in a frame, and it may not run scripts.
 REPORT_HEADERS: Headers = (
@@ -260,6 +259,8 @@ class AccessLogMiddleware:
         headers = message["headers"]
         if path in ("/", "/docs") or path.startswith(("/page/", "/ort/")):
             headers += PAGE_HEADERS
+            images = " ".join(["'self' data:", *(self._service.served.image_sources if path == "/" else ())])
+            headers.append((b"content-security-policy", PAGE_POLICY.format(images=images).encode()))
         elif path == "/report":
             headers += REPORT_HEADERS
         else:

@@ -3,8 +3,9 @@
 import asyncio
 import gc
 import os
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from lightgc2n.serving.logs import log
 SHORT = 12  # characters of a checksum that are shown
 LONGEST_PAUSE = 60.0  # seconds between two attempts to load the same bundle
 MOST_DOUBLINGS = 10  # of that pause
+MOST_ORIGINS = 10  # of images, named one by one in a header
+ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?(?=/|$)")  # no sign that could end a directive
 Fingerprint = tuple[Any, ...]
 
 
@@ -35,6 +38,7 @@ class ServedBundle:
     titles: dict[str, str]
     facts: dict[str, dict[str, Any]]  # what responses say of an item besides its id
     device_files: frozenset[str]
+    image_sources: tuple[str, ...]  # what the page's Content-Security-Policy allows images from
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ def load_served(path: Path, titles: Path | None) -> ServedBundle:
         titles=named,
         facts=item_facts(recommender.catalogue, named),
         device_files=frozenset({*recommender.source.config["files"], CONFIG, SUMS}),  # clients may download these
+        image_sources=image_sources(entry.image for entry in recommender.catalogue.values()),
     )
 
 
@@ -71,6 +76,14 @@ def item_facts(catalogue: Catalogue, titles: Mapping[str, str]) -> dict[str, dic
         if any(known.values()):
             facts.setdefault(item, {}).update({name: value for name, value in known.items() if value})
     return facts
+
+
+def image_sources(addresses: Iterable[str]) -> tuple[str, ...]:
+    """The origins of the addresses, such as `https://img.example.org`; of more than a few, the schemes alone."""
+    found = {match.group() for address in addresses if (match := ORIGIN.match(address))}
+    if len(found) > MOST_ORIGINS:
+        found = {origin.partition("//")[0] for origin in found}
+    return tuple(sorted(found))
 
 
 def fingerprint(path: Path) -> Fingerprint:

@@ -55,7 +55,9 @@ def add_file_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/", include_in_schema=False)
     async def page(request: Request) -> Response:
-        return _file_response(request, known.get("index.html"))
+        answer = _file_response(request, known.get("index.html"))
+        answer.headers["Cache-Control"] = "no-store"  # its policy depends on the bundle
+        return answer
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:

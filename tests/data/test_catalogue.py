@@ -72,6 +72,8 @@ def test_movies_dat(tmp_path: Path) -> None:
         ('id,title\n1,"A\n', r"items.csv:2: "),
         ("id,title\n1,A,B\n", r"items.csv:2: expected 2 fields, found 3"),
         ("id,title,image\n1,A,javascript:alert(1)\n", r"items.csv:2: expected the address of an image"),
+        ("id,title,image\n1,A,//other.org/1.png\n", r"items.csv:2: expected the address of an image"),
+        ("id,title,image\n1,A,https://x.org:port/1.png\n", r"items.csv:2: expected the address of an image"),
         ("id,title,year\n1,A,99\n", r"items.csv:2: expected a year of four digits, found '99'"),
         ("key,title\n1,A\n", r"items.csv:1: no column looks like the item id. Found: 'key', 'title'"),
         ("id,colour\n1,red\n", r"items.csv:1: no column looks like the title"),
@@ -82,6 +84,14 @@ def test_movies_dat(tmp_path: Path) -> None:
 def test_errors_name_the_line(tmp_path: Path, text: str, error: str) -> None:
     with pytest.raises(DataError, match=error):
         read_items(written(tmp_path / "items.csv", text))
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://x.org/1.png?a=b:c", "http://x.org:8080/1.png", "https://x.org", "/own/1.png", "own/1.png", "1.png"],
+)
+def test_addresses_of_images(tmp_path: Path, address: str) -> None:
+    assert read_items(written(tmp_path / "items.csv", f"id,title,image\n1,A,{address}\n"))["1"].image == address
 
 
 def test_duplicates_in_a_frame_name_both_rows() -> None:

@@ -12,6 +12,7 @@ from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.recommending.results import Recommendations
 from lightgc2n.serving import event_schemas, schemas
+from lightgc2n.serving.served_bundle import MOST_ORIGINS, image_sources
 from tests.serving.running import Client, Reply, Running, running, seeing_two
 
 
@@ -256,9 +257,19 @@ def test_the_page_is_served_by_names_of_a_list(client: Client) -> None:
         reply = client.get("/")
         assert reply.headers["content-type"] == "text/html; charset=utf-8"
         policy = reply.headers["content-security-policy"]
+        assert "img-src 'self' data:;" in policy, "the bundle has no images"
         assert "'unsafe-inline'" not in policy
         assert "'unsafe-eval'" not in policy
         assert "frame-ancestors 'none'" in policy
+
+
+def test_only_hosts_without_signs_are_named() -> None:
+    given = ["https://b.org/1.png", "http://a.org:8080/x", "https://b.org", "/own.png", "", "https://c;img-src*/x"]
+    assert image_sources(given) == ("http://a.org:8080", "https://b.org")
+    assert image_sources(["https://me@d.org/x", "https://e,f.org/x", "https://*/x"]) == ()
+    many = [f"https://{number}.org/x" for number in range(MOST_ORIGINS + 1)]
+    assert image_sources(many) == ("https:",)
+    assert len(image_sources(many[1:])) == MOST_ORIGINS
 
 
 def test_files_that_a_page_may_have(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import { badge, button, counted, element, listed } from "./dom.js";
 import { listsOf, moves } from "./history.js";
+import { thumbnails } from "./thumbnails.js";
 import { nameOf, quoted } from "./words.js";
 
 const NAMED = 3; // items that a sentence names before it stops
@@ -39,7 +40,8 @@ export function movedPlaces(answer, before) {
 function column(name, list, earlier, compared, seen, add) {
   const [title, remark] = headingOf(name);
   const { moved, gone } = moves(earlier, list);
-  const rows = list.items.map((item) => row(item, moved.get(item.item), seen.has(item.item), name, add));
+  const thumbnail = thumbnails(list.items);
+  const rows = list.items.map((item) => row(item, thumbnail, moved.get(item.item), seen.has(item.item), name, add));
   return element(
     "section",
     { class: "list", id: `list-${name}`, "data-list": name, "aria-label": `Next: ${title}` },
@@ -55,16 +57,17 @@ function column(name, list, earlier, compared, seen, add) {
 /** The first items of a list, for a card. */
 export function bestItems(name, list, seen) {
   if (list.fallback) return element("p", { class: "flag" }, "Not personal: the most popular items");
-  const rows = list.items
-    .slice(0, BEST)
-    .map((item) =>
-      element(
-        "li",
-        { "data-item": item.item, title: item.title ? item.item : null },
-        element("span", { class: "name" }, nameOf(item)),
-        seen.has(item.item) ? seenSign(name) : null,
-      ),
-    );
+  const best = list.items.slice(0, BEST);
+  const thumbnail = thumbnails(best);
+  const rows = best.map((item) =>
+    element(
+      "li",
+      { "data-item": item.item, title: item.title ? item.item : null },
+      thumbnail(item),
+      element("span", { class: "name" }, nameOf(item)),
+      seen.has(item.item) ? seenSign(name) : null,
+    ),
+  );
   return rows.length
     ? element("ol", { class: "best", "aria-label": `Best for ${headingOf(name)[0]}` }, rows)
     : element("p", { class: "none" }, "No item is left to list.");
@@ -84,11 +87,12 @@ function seenSign(name) {
   );
 }
 
-function row(item, move, seen, list, add) {
+function row(item, thumbnail, move, seen, list, add) {
   const name = nameOf(item);
   return element(
     "li",
     { "data-item": item.item, class: move === undefined ? null : "changed", title: item.title ? item.item : null },
+    thumbnail(item),
     element("span", { class: "name" }, name),
     seen ? seenSign(list) : null,
     move === undefined ? null : mark(move),
