@@ -154,6 +154,7 @@ class LearnedScores:
 class Blend(nn.Module):
     """Joins learned scores and counted shares; without a fit it leaves the learned scores as they are."""
 
+    counts_events = True  # so that newer events can be counted without training
     weights: Float[Tensor, "W"]  # w, then a_s and b_s for each source, then v
     mixture: Float[Tensor, "S_and_one"]  # π; sums to one
     columns: Int[Tensor, "M K"]  # neighbours of each item
@@ -250,6 +251,7 @@ class Blend(nn.Module):
 class NoBlend(nn.Module):
     """Ablation of `Blend`: the learned scores alone."""
 
+    counts_events = False
     is_fitted = False
     is_finished = True
     stored_numbers = 0

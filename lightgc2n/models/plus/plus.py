@@ -251,8 +251,8 @@ class LightGC2NPlus(Model):
         return LatentUsers(ownership, weight / weight.sum(dim=1, keepdim=True))
 
     def tensors_for(self, known: Training, place: Longs) -> dict[str, Tensor] | None:
-        counts_nothing = not self.trends.half_lives and isinstance(self.blend, NoBlend)
-        return None if counts_nothing else renumber_items(self.state_dict(), torch.from_numpy(place))
+        counts = bool(self.trends.half_lives) or self.blend.counts_events
+        return renumber_items(self.state_dict(), torch.from_numpy(place)) if counts else None
 
     @torch.no_grad()
     def refresh(self, known: Training) -> bool:
