@@ -85,7 +85,10 @@ class Database(Protocol):
 
 def database_name(url: str) -> str:
     """Return the address of a store without its password."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as problem:
+        raise DataError(f"the address of the store: {problem}. Expected postgresql://USER@HOST/DATABASE.") from None
     if parts.password is None:
         return url
     host = parts.netloc.rpartition("@")[2]
@@ -318,6 +321,11 @@ class PostgresDatabase:
         except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as problem:
             self._pool.check()  # after a restart of the server, drop all connections that are broken
             raise StoreUnavailableError(f"{self.name}: {_first_line(problem)}. Try again.") from None
+        except (self._psycopg.ProgrammingError, self._psycopg.InternalError) as problem:
+            if problem.sqlstate is None:  # not of the server: our own mistake
+                raise
+            # No right to a table, a server that may only read, tables that are gone.
+            raise StoreUnavailableError(f"{self.name}: {_first_line(problem)}.") from None
 
 
 class _PostgresSession:

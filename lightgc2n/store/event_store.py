@@ -376,4 +376,6 @@ def _closed_after_an_error(database: Database) -> Iterator[None]:
 def _path(url: str) -> Path:
     if "://" in url:
         raise DataError(f"{url}: expected a path for SQLite, or postgresql://USER@HOST/DATABASE.")
+    if not Path(url).name:
+        raise DataError(f"{url!r} names no file. Expected a path for SQLite, or postgresql://USER@HOST/DATABASE.")
     return Path(url)

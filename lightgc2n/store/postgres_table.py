@@ -45,6 +45,8 @@ def queried_table(url: str, query: str) -> Iterator[Path]:
 
 
 def _copy(connection: Any, query: str, path: Path) -> None:
+    # A prepared statement is one statement: the query cannot end COPY's brackets, or the transaction, and go on.
+    connection.execute(f"EXPLAIN {query}", prepare=True)
     with (
         path.open("wb") as file,
         step("rows of the query, bytes") as progress,

@@ -197,6 +197,11 @@ def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "missing.db").exists()
     with pytest.raises(DataError, match="expected a path"):
         open_store("mysql://somewhere/db")
+    for url in ("", "/", "."):
+        with pytest.raises(DataError, match="names no file"):
+            create_store(url)
+    with pytest.raises(DataError, match=r"the address of the store: .* Expected postgresql://"):
+        create_store("postgresql://[somewhere/db")
 
 
 def test_messages_hide_the_password() -> None:

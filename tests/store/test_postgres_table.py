@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 
 from lightgc2n.cli.main import app
 from lightgc2n.data.dataset import load_dataset
+from lightgc2n.store.databases import StoreUnavailableError
+from lightgc2n.store.event_store import create_store
 from tests.store.postgres import PostgresServer
 
 pytestmark = pytest.mark.services
@@ -65,3 +67,30 @@ def test_what_goes_wrong_is_explained(shop: str, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     code, text = run(str(tmp_path), "--query", "SELECT 1", "--out", str(tmp_path / "out"))
     assert "only for postgresql://" in text
+
+
+def test_a_query_cannot_end_its_transaction_and_write(shop: str, tmp_path: Path) -> None:
+    import psycopg
+
+    for query in (
+        "SELECT who, film, at FROM views) TO STDOUT; ROLLBACK; BEGIN READ WRITE; DELETE FROM views; COMMIT; "
+        "COPY (SELECT 1",
+        f"SELECT 1) TO '{tmp_path}/written'; COPY (SELECT 1",
+        "SELECT who, film, at FROM views; COMMIT; BEGIN READ WRITE; DELETE FROM views",
+        "ANALYZE DELETE FROM views",
+    ):
+        code, text = run(shop, "--query", query, "--out", str(tmp_path / "out"), *COLUMNS)
+        assert (code, "Traceback" in text) == (2, False), text
+    with psycopg.connect(shop) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM views").fetchone() == (3,)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_role_without_rights_is_told_so(shop: str) -> None:
+    import psycopg
+
+    with psycopg.connect(shop) as connection:
+        connection.execute("DROP ROLE IF EXISTS guest")
+        connection.execute("CREATE ROLE guest LOGIN")
+    with pytest.raises(StoreUnavailableError, match="permission denied"):
+        create_store(shop.replace("tester@", "guest@"))
