@@ -289,7 +289,7 @@ class PostgresDatabase:
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._errors(), self._pool.connection() as connection:
-            rows: list[Row] = connection.execute(sql.replace("?", "%s"), values).fetchall()
+            rows: list[Row] = connection.execute(sql.replace("?", "%s"), _no_nul(values)).fetchall()
             return rows
 
     @contextmanager
@@ -333,22 +333,27 @@ class _PostgresSession:
         self._connection = connection
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        cursor = self._connection.execute(sql.replace("?", "%s"), values)
+        cursor = self._connection.execute(sql.replace("?", "%s"), _no_nul(values))
         return cursor.fetchall() if cursor.description else []
 
     def changed(self, sql: str, values: Sequence[Any] = ()) -> int:
-        return int(self._connection.execute(sql.replace("?", "%s"), values).rowcount)
+        return int(self._connection.execute(sql.replace("?", "%s"), _no_nul(values)).rowcount)
 
     def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
         with self._connection.cursor(name="lightgc2n_stream") as cursor:
             cursor.itersize = 10_000
-            cursor.execute(sql.replace("?", "%s"), values)
+            cursor.execute(sql.replace("?", "%s"), _no_nul(values))
             yield from cursor
 
     def copy(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         with self._connection.cursor().copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
             for row in rows:
                 copy.write_row(row)
+
+
+def _no_nul(values: Sequence[Any]) -> list[Any]:
+    """Return the values with another control character for NUL, which PostgreSQL refuses: no stored id has either."""
+    return [one.replace("\0", "\1") if isinstance(one, str) else one for one in values]
 
 
 def _require_durable_commits(connection: Any) -> None:

@@ -177,6 +177,19 @@ def test_an_account_with_slashes(client: Client) -> None:
     assert client.ask("DELETE", "/v1/accounts/a/x/b").status == 404
 
 
+def test_an_id_with_nul_is_unknown(client: Client) -> None:
+    """PostgreSQL has no text with NUL, and reads of concurrent requests are one query."""
+    for method, path in (
+        ("GET", "/v1/accounts/a%00/events"),
+        ("GET", "/v1/accounts/a%00/people"),
+        ("DELETE", "/v1/accounts/a%00"),
+        ("DELETE", "/v1/accounts/h1/events/%00"),
+    ):
+        assert client.ask(method, path).status == 404
+    assert client.get("/v1/accounts?search=%00").json["total"] == 0
+    assert client.recommend(account="a\0").code == "unknown_account"
+
+
 def test_many_requests_at_once_with_a_store(live: Running, client: Client) -> None:
     names = [*accounts(live), "nobody"]
     reply = client.post("/v1/recommend", {"requests": [{"account": name, "k": 3} for name in names]})
