@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lightgc2n.config import read_settings, read_toml, setting, unknown_name
+from lightgc2n.config import read_settings, read_toml, setting, toml_value, unknown_name
 from lightgc2n.errors import SettingError
 from lightgc2n.files.atomic_writes import new_file
 from lightgc2n.store.databases import is_postgres
@@ -25,7 +25,9 @@ class PipelineConfig:
         choices=("refresh", "train"),
         help="refresh: the live weights with newer counts; train: a warm start from them, and newer counts.",
     )
-    judge_hours: float = setting(24.0, at_least=0.01, help="Length of the newest period, on which models are judged.")
+    judge_hours: float = setting(
+        24.0, at_least=0.01, at_most=87_600.0, help="Length of the newest period, on which models are judged."
+    )
     least_questions: int = setting(100, at_least=1, help="With fewer events to judge on, the live model stays.")
     most_questions: int = setting(20_000, at_least=1, help="Judge on a random sample of at most this many events.")
     tolerance: float = setting(
@@ -92,11 +94,11 @@ def _table(tables: dict[str, Any], name: str, file: Path) -> dict[str, Any]:
 
 
 TEMPLATE = """\
-# Renew with: lightgc2n pipeline run {name}
+# Renew with: lightgc2n pipeline run FILE
 # Paths are relative to this file.
 
 [pipeline]
-store = "{store}"  # an SQLite file, or postgresql://USER@HOST/DATABASE
+store = {store}  # an SQLite file, or postgresql://USER@HOST/DATABASE
 folder = "pipeline"            # rounds, log, and the link `live`: lightgc2n serve pipeline/live --store ...
 start_from = ""                # a trained run; empty: the first round trains `model`
 model = "lightgc2n-plus"
@@ -119,4 +121,4 @@ test_share = 0.05
 def write_template(file: Path, store: str) -> None:
     """Write a settings file with the defaults; an existing file is never replaced."""
     with new_file(file) as temporary:
-        temporary.write_text(TEMPLATE.format(name=file.name, store=store), encoding="utf-8")
+        temporary.write_text(TEMPLATE.format(store=toml_value(store)), encoding="utf-8")

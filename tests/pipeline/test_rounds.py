@@ -309,6 +309,11 @@ def test_the_template_reads_back_as_the_defaults(tmp_path: Path) -> None:
     assert read.folder == tmp_path / "pipeline"
     with pytest.raises(OutputError, match="exists already"):
         write_template(tmp_path / "p.toml", "events.db")
+    (tmp_path / "p.toml").write_text('[pipeline]\nstore = "x"\njudge_hours = 1e300\n')
+    with pytest.raises(SettingError, match="judge_hours must be at most"):
+        read_pipeline(tmp_path / "p.toml")
+    write_template(tmp_path / "quote.toml", 'my "own"\\events.db')
+    assert read_pipeline(tmp_path / "quote.toml").pipeline.store == 'my "own"\\events.db'
     (tmp_path / "p.toml").write_text('[pipeline]\nstore = "x"\nkeeps = 3\n')
     with pytest.raises(SettingError, match="keep"):
         read_pipeline(tmp_path / "p.toml")
