@@ -93,16 +93,19 @@ class PipelineFolder:
 
     def rounds(self) -> list[Round]:
         """All rounds on disk, the oldest first; other entries of the folder are not looked at."""
+        return [one for one in self._numbered() if one.folder.is_dir() and not one.folder.is_symlink()]
+
+    def _numbered(self) -> list[Round]:
+        """All entries with the name of a round, also files and links of somebody else."""
         try:
             names = sorted(os.listdir(self.folder / ROUNDS))
         except FileNotFoundError:
             return []
-        found = [Round(self.folder / ROUNDS / name) for name in names if name.isdecimal() and len(name) >= 4]
-        return [one for one in found if one.folder.is_dir() and not one.folder.is_symlink()]
+        return [Round(self.folder / ROUNDS / name) for name in names if name.isdecimal() and len(name) >= 4]
 
     def next_number(self) -> int:
         journal = self.journal() or {"round": 0}
-        used = [one.number for one in self.rounds()] + [int(one["round"]) for one in self.promotions()]
+        used = [one.number for one in self._numbered()] + [int(one["round"]) for one in self.promotions()]
         return 1 + max([int(journal["round"]), *used])
 
     def log(self, sentence: str) -> None:

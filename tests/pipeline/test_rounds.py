@@ -9,6 +9,7 @@ import pytest
 
 from lightgc2n.data.dataset import load_dataset
 from lightgc2n.errors import DataError, OutputError, SettingError
+from lightgc2n.files.atomic_writes import claim_folder
 from lightgc2n.pipeline import steps
 from lightgc2n.pipeline.judge import Judgement
 from lightgc2n.pipeline.rounds import PipelineFolder
@@ -167,6 +168,17 @@ def test_old_bundles_go_and_files_of_others_stay(tmp_path: Path) -> None:
     assert not (settings.folder / "rounds/0002").exists()
     assert state(settings)["kept"] == [3, 4]
     assert "which is not removed" in log(settings)
+
+
+def test_a_number_that_somebody_else_uses_is_left_out(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    shop(tmp_path, 5)
+    (settings.folder / "rounds").mkdir(parents=True)
+    claim_folder(settings.folder, "a pipeline", ours=True)
+    (settings.folder / "rounds" / "0001").symlink_to(tmp_path)
+    (settings.folder / "rounds" / "0002").write_text("mine")
+    assert run_round(settings).round == 3
+    assert (settings.folder / "rounds" / "0001").readlink() == tmp_path
 
 
 def test_two_pipelines_never_run_at_once(tmp_path: Path) -> None:
