@@ -97,6 +97,8 @@ def _finish(settings: PipelineSettings, folder: PipelineFolder, store: EventStor
     """Run the steps that the journal does not have yet; it is written after each."""
     live = LiveModel(**journal["live"]) if journal["live"] is not None else None
     work = Work(settings, folder, store, folder.round(journal["round"]), live, journal["done"])
+    if work.round.folder.is_symlink() or (work.round.folder.exists() and not work.round.folder.is_dir()):
+        raise OutputError(f"{work.round.folder} is not a folder of the pipeline. Move it elsewhere, then try again.")
     work.round.folder.mkdir(exist_ok=True)
     try:
         _run_steps(work, steps.BEFORE_DECISION, journal)
