@@ -64,11 +64,12 @@ class FolderKind:
         return next((path for path, own in names if own), None)
 
     def remove(self, folder: Path) -> None:
-        """Remove the files of this kind and the folders they leave empty. Other files stay, and so do links."""
+        """Remove the files and folders of this kind. Other files and folders stay, also empty ones, and so do links."""
         for path, kind in list(_walk(folder)):
             if kind == FILE and self.owns(path):
                 (folder / path).unlink(missing_ok=True)
-        for place in [*(folder / path for path, kind in _walk(folder) if kind == FOLDER), folder]:
+        own = (folder / path for path, kind in _walk(folder) if kind == FOLDER and self._is_own_folder(path))
+        for place in [*own, folder]:
             try:
                 place.rmdir()
             except OSError:

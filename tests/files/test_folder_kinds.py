@@ -52,6 +52,13 @@ def test_a_link_is_never_one_of_our_files(tmp_path: Path) -> None:
     assert (names(out), thesis.read_text()) == (["first"], "years of work")
 
 
+def test_an_empty_folder_of_somebody_else_is_not_removed(tmp_path: Path) -> None:
+    (tmp_path / "out" / "mine" / "empty").mkdir(parents=True)
+    fill(tmp_path / "out")
+    KIND.remove(tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").rglob("*")) == ["empty", "mine"]
+
+
 def test_a_link_to_a_folder_is_not_walked(tmp_path: Path) -> None:
     out, papers = tmp_path / "out", tmp_path / "papers"
     out.mkdir()
