@@ -92,4 +92,4 @@ def _name(item: Mapping[str, str]) -> str:
 
 
 def _rank(rank: float | None) -> str:
-    return "missed" if rank is None else f"rank {rank:,g}"
+    return "missed" if rank is None else "rank " + f"{rank:,.1f}".removesuffix(".0")

@@ -98,7 +98,7 @@ def test_the_best_of_both_kinds_stand_side_by_side() -> None:
         "events": 1234,
         "history": [{"item": "q"}, {"item": "r"}],
         "next": {"item": "s"},
-        "lists": {"b": found, "c": found | {"rank": 12.5}},
+        "lists": {"b": found, "c": found | {"rank": 1234567.5}},
     }
     (table,) = example_tables(result, [example])
     assert table.columns == ("", "history, newest first", "b", "c")
@@ -106,7 +106,7 @@ def test_the_best_of_both_kinds_stand_side_by_side() -> None:
     assert [[cell.text for cell in row] for row in table.rows] == [
         ["1", "q", "Pilot", "Pilot"],
         ["2", "r", "", ""],
-        ["next", "s", "missed", "rank 12.5"],
+        ["next", "s", "missed", "rank 1,234,567.5"],
     ]
 
 
