@@ -52,12 +52,17 @@ class AuditLog:
 
 
 def append_line(path: Path, line: bytes, durable: bool) -> None:
-    """Append a line with one write, so that workers share a file."""
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    """Append a line with one write, so that workers share a file; to a file of somebody else nothing is written."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # never wait for a FIFO
+    file = os.open(path, flags, 0o600)
     try:
-        size, written = os.fstat(file).st_size, os.write(file, line)
+        if not stat.S_ISREG(os.fstat(file).st_mode) or os.pread(file, len(BEGIN), 0) not in (b"", BEGIN):
+            raise OSError(errno.EEXIST, "a file that lightgc2n did not begin is there")
+        written = os.write(file, line)
         if written < len(line):  # the disk is full: leave no half line
-            os.ftruncate(file, size)
+            end = os.lseek(file, 0, os.SEEK_CUR)
+            if os.fstat(file).st_size == end:  # no other worker has written behind it
+                os.ftruncate(file, end - written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if durable:
             os.fdatasync(file)

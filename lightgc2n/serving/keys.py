@@ -42,6 +42,8 @@ class KeyRing:
             return
         self._seen = state
         try:
+            if not self._path.is_file():  # to open a FIFO could take for ever
+                raise SettingError(f"{self._path}: expected a regular file with keys.")
             keys = read_keys(self._path)
         except (OSError, LightGC2NError) as problem:
             log("keys_refused", "error", reason=str(problem))
@@ -56,7 +58,7 @@ class KeyRing:
 
     def check_scope(self, key: bytes, method: str, path: str) -> None:
         """Raise an error if the key may not do what is requested."""
-        scope, held = scope_of(method, path), self.keys[key]
+        scope, held = scope_of(method, path), self.keys.get(key, frozenset())  # the file may just have changed
         if scope not in held:
             message = f"this key may {' and '.join(sorted(held))}; a key with the scope {scope} is needed."
             raise RefusedError(403, "wrong_scope", message)

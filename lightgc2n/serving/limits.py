@@ -76,13 +76,15 @@ class LimitsMiddleware:
             raise RefusedError(421, "unknown_host", message)
         ring, path = self._service.keys, scope["path"]
         key = ring.find(_given_key(headers)) if ring.keys else None
-        if ring.keys and key is None and path not in PUBLIC_PATHS and not path.startswith(PUBLIC_FOLDERS):
+        public = path in PUBLIC_PATHS or path.startswith(PUBLIC_FOLDERS)
+        if ring.keys and key is None and not public:
             raise RefusedError(
                 401, "no_key", "a key is needed: Authorization: Bearer KEY.", (), {"WWW-Authenticate": "Bearer"}
             )
         if key is None:
             return client_of(scope["client"][0])
-        ring.check_scope(key, scope["method"], path)
+        if not public:
+            ring.check_scope(key, scope["method"], path)
         scope["key"] = key[:SHOWN_BYTES].hex()
         return key.hex()
 

@@ -58,6 +58,40 @@ def test_each_scope_allows_its_routes_alone(service: Running) -> None:
                 assert reply.code == "wrong_scope"
     assert clients[WRITER].get(f"/v1/accounts/{account}/events").status == 200
     assert send(service.client(), event).status == 401
+    for client in (clients[ERASER], service.client()):
+        assert (client.get("/healthz").status, client.get("/v1/model").status) in ((200, 403), (200, 401))
+
+
+def test_a_fifo_in_the_place_of_the_keys_does_not_stop_their_rotation(service: Running, keys: Path) -> None:
+    old = service.client(Authorization=f"Bearer {OLD}")
+    beside = keys.with_name("next")
+    os.mkfifo(beside)
+    os.replace(beside, keys)
+    wait_for(lambda: service.service.keys._seen[1] == keys.stat().st_ino)  # type: ignore[index]
+    assert old.get("/v1/model").status == 200
+    beside.write_text(f"read {READER}\n")
+    beside.chmod(0o600)
+    os.replace(beside, keys)
+    wait_for(lambda: old.get("/v1/model").status == 401)
+
+
+def test_what_takes_the_place_of_the_audit_log_neither_stops_writes_nor_is_changed(
+    service: Running, tmp_path: Path
+) -> None:
+    writer, log = service.client(**{"X-API-Key": WRITER}), tmp_path / "audit.log"
+    event = {"account": "new", "item": "v1"}
+    os.mkfifo(log)
+    assert send(writer, event).status == 201
+    reader = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+    assert send(writer, event).status == 201
+    os.close(reader)
+    log.unlink()
+    log.write_text("mine")
+    assert send(writer, event).status == 201
+    assert log.read_text() == "mine"
+    log.unlink()
+    assert send(writer, event).status == 201
+    assert len(lines(log)) == 1
 
 
 def test_a_changed_file_of_keys_is_used_without_a_restart(service: Running, keys: Path) -> None:
