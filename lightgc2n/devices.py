@@ -17,7 +17,7 @@ from typing import Any
 
 from lightgc2n.errors import SettingError
 
-WIDEST = 32  # of a matrix in a Triton kernel: 64 x 64 takes 40 s to compile, 32 x 32 takes 5 s; wider ones use cuBLAS
+WIDEST = 32  # widest matrix in a Triton kernel (5 s to compile; 64 x 64 takes 40 s); wider ones use cuBLAS
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ CUDA = CudaDevice(
     has_cuda_graphs=True,
 )
 DEVICES: dict[str, Device] = {device.name: device for device in (CPU, CUDA)}
-DEVICE_HELP = f"{', '.join(DEVICES)} or auto."  # of the option --device
+DEVICE_HELP = f"{', '.join(DEVICES)} or auto."  # help of the option --device
 
 
 def device_of(where: Any) -> Device:

@@ -40,7 +40,7 @@ class LightGC2NError(Exception):
     """
 
     exit_code = 2
-    status = 400  # of the HTTP response
+    status = 400  # status of the HTTP response
 
     def __init__(self, message: str = "") -> None:
         super().__init__(_OPTION.sub(r"\2", message))

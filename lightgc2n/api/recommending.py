@@ -151,8 +151,9 @@ class Recommending(ABC):
             account: the id of an account.
             history: as for `recommend`; without it the stored history of the account.
             times: time of each event of the history: ISO dates, or microseconds since 1970.
-            time: of the question, not before the newest event: an ISO date, a datetime, or microseconds since 1970.
-            items: what was begun in this session, in order.
+            time: the time to estimate for, not before the newest event: an ISO date, a datetime, or microseconds
+                since 1970.
+            items: the items started in this session, in order.
             context: the device or other hint, where the dataset keeps that column.
 
         Example:

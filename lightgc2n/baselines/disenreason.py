@@ -24,7 +24,7 @@ from lightgc2n.layers.attention import softmax_over
 from lightgc2n.layers.sampled_losses import mean_softmax
 from lightgc2n.models.contract import Model
 
-FIRST_DEVIATION = 0.02  # of the filters of the bands
+FIRST_DEVIATION = 0.02  # standard deviation of the initial filters of the bands
 FIRST_REMOVAL = 0.5  # W_r starts as this multiple of the identity
 
 

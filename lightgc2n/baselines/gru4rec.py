@@ -21,6 +21,8 @@ from lightgc2n.layers.ranking_losses import FullCrossEntropy, SampledLoss, bpr_m
 from lightgc2n.layers.recurrent import (
     GRUStack,
     ItemVectors,
+    SeparateItems,
+    SharedItems,
     last_states,
     new_items,
     one_step,
@@ -86,7 +88,27 @@ class AccountStart(nn.Module):
         return self.to_state(embedding(account.clamp(min=0), self.accounts) * known).tanh()  # h_0 = tanh(p_a W + b)
 
 
-class GRU4Rec(Model):
+class RecurrentModel(Model):
+    """A model that reads logs with a GRU, in rows of at most `max_length` events; shared by GRU4Rec and HRNN."""
+
+    items: SharedItems | SeparateItems
+
+    def warm_start_tensors(self) -> dict[str, str]:
+        return {f"items.{name}": "items" for name, _ in self.items.named_parameters()}
+
+    @property
+    def captured_length(self) -> int:
+        """Longer logs are cut into a varying number of rows, so their step cannot be captured."""
+        return min(self.config.max_length, super().captured_length)
+
+    def encode(self) -> ItemVectors:
+        return self.items()
+
+    def fold_in_scores(self, encoded: ItemVectors, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
+        return self.scores(encoded, batch.without_account, domain)
+
+
+class GRU4Rec(RecurrentModel):
     """The model; its parts follow from the settings."""
 
     def __init__(self, config: GRU4RecConfig, accounts: int, counts: Float[Tensor, "M"]) -> None:
@@ -112,20 +134,11 @@ class GRU4Rec(Model):
         return model
 
     def warm_start_tensors(self) -> dict[str, str]:
-        items = {f"items.{name}": "items" for name, _ in self.items.named_parameters()}
-        return items | ({"start.accounts": "accounts"} if self.config.account else {})
+        return super().warm_start_tensors() | ({"start.accounts": "accounts"} if self.config.account else {})
 
     @property
     def cuda_graph_safe(self) -> bool:
         return isinstance(self.loss, FullCrossEntropy)
-
-    @property
-    def captured_length(self) -> int:
-        """Longer logs are cut, into as many rows as they give."""
-        return min(self.config.max_length, super().captured_length)
-
-    def encode(self) -> ItemVectors:
-        return self.items()
 
     def losses(self, encoded: ItemVectors, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
         batch = cut_rows(batch, self.config.max_length)
@@ -139,9 +152,6 @@ class GRU4Rec(Model):
         start = self.start(batch.account)
         state = last_states(self._states(encoded, batch.history, start), start, batch.length)
         return encoded.logits(state)[:, domain.start : domain.stop]  # r = h_T W_yᵀ + b_y
-
-    def fold_in_scores(self, encoded: ItemVectors, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
-        return self.scores(encoded, batch.without_account, domain)
 
     def _states(
         self, items: ItemVectors, log: Int[Tensor, "B T"], start: Float[Tensor, "B H"]

@@ -14,13 +14,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding, linear, pad
 
+from lightgc2n.baselines.gru4rec import RecurrentModel
 from lightgc2n.config import setting
 from lightgc2n.data.batches import Batch, TrainingBatch, cut_rows, newest_part
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
 from lightgc2n.layers.ranking_losses import FullCrossEntropy, SampledLoss, top1
 from lightgc2n.layers.recurrent import ItemVectors, last_states, new_gru, new_items, start_gates, whole_row
-from lightgc2n.models.contract import Model
 
 Session = Callable[[Tensor, Tensor, Tensor], Tensor]  # (inputs, user state, initial state) -> the states of a session
 
@@ -243,7 +243,7 @@ SESSIONS: dict[tuple[str, bool], type[nn.Module]] = {
 DIVISIONS: dict[str, type[Sessions]] = {"split": SplitRows, "state": RowsAsSessions, "reset": IndependentRows}
 
 
-class HRNN(Model):
+class HRNN(RecurrentModel):
     """The model; its parts follow from the settings."""
 
     def __init__(self, config: HRNNConfig, accounts: int, counts: Float[Tensor, "M"]) -> None:
@@ -272,20 +272,11 @@ class HRNN(Model):
 
     def warm_start_tensors(self) -> dict[str, str]:
         stored = [f"feed.{name}" for name, _ in self.feed.named_buffers()]  # the stored states of accounts, if any
-        items = {f"items.{name}": "items" for name, _ in self.items.named_parameters()}
-        return items | dict.fromkeys(stored, "accounts")
+        return super().warm_start_tensors() | dict.fromkeys(stored, "accounts")
 
     @property
     def cuda_graph_safe(self) -> bool:
         return isinstance(self.loss, FullCrossEntropy) and not isinstance(self.feed, RowsAsSessions)
-
-    @property
-    def captured_length(self) -> int:
-        """Longer logs are cut, into as many rows as they give."""
-        return min(self.config.max_length, super().captured_length)
-
-    def encode(self) -> ItemVectors:
-        return self.items()
 
     def losses(self, encoded: ItemVectors, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
         batch = cut_rows(batch, self.config.max_length)
@@ -301,9 +292,6 @@ class HRNN(Model):
         user, start = self.feed.begin(batch.account)
         state = last_states(self._states(encoded, batch.history, user, start), start, batch.length)
         return encoded.logits(state)[:, domain.start : domain.stop]  # s_T W_yᵀ + b_y
-
-    def fold_in_scores(self, encoded: ItemVectors, batch: Batch, domain: Domain) -> Float[Tensor, "B M"]:
-        return self.scores(encoded, batch.without_account, domain)
 
     def _states(
         self, items: ItemVectors, log: Int[Tensor, "B T"], user: Float[Tensor, "B U"], start: Float[Tensor, "B H"]

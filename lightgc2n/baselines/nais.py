@@ -188,7 +188,7 @@ class NAIS(Model):
         return dict.fromkeys(("candidates", "voters", "item_bias"), "items")
 
     def encode(self) -> None:
-        """Nothing to precompute: the table of all pairs would not fit."""
+        """Nothing to precompute: the table of all pairs would not fit into memory."""
 
     def losses(self, encoded: None, batch: TrainingBatch) -> dict[str, Float[Tensor, ""]]:
         row, place = batch.row, batch.at % batch.log.shape[1]

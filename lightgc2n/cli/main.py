@@ -33,7 +33,7 @@ class PlainCommand(TyperCommand):
 
 
 class PlainGroup(TyperGroup):
-    """The same for the command that holds the others."""
+    """A command group whose help shows `--force`, not `--force <bool>`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_flag_types(super().get_params(ctx))

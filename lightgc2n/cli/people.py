@@ -30,7 +30,7 @@ from lightgc2n.errors import SettingError
 if TYPE_CHECKING:
     from lightgc2n.recommending.results import AccountPeople, Activity, Person, PersonEvent, Recommendations, Watching
 
-NEWEST = 20  # events that the screen shows one by one
+NEWEST = 20  # events that are shown one by one
 STYLES = dict(zip("ABCDE", ("black on cyan", "black on yellow", "white on magenta", "black on green", "white on blue"),
                   strict=True))  # fmt: skip
 BARS, PLAIN_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#@"
@@ -81,7 +81,7 @@ def people(
         ),
     ] = None,
     begun: Annotated[
-        str | None, typer.Option("--begun", metavar="ID,ID,...", help="With --who: what was begun in this session.")
+        str | None, typer.Option("--begun", metavar="ID,ID,...", help="With --who: items started in this session.")
     ] = None,
     context: Annotated[
         str | None,
@@ -117,8 +117,8 @@ def people(
         raise SettingError("--begun, --context: only with --who TIME.")
     if who is not None:
         time, items = (None if who == "-" else who), split_ids(begun) or []
-        found = recommender.who(account, shown, split_ids(times), time=time, items=items, context=context)
-        _show_who(found, known or recommender.titles, json)
+        watching = recommender.who(account, shown, split_ids(times), time=time, items=items, context=context)
+        _show_who(watching, known or recommender.titles, json)
         return
     result = recommender.people(account, shown, split_ids(times), k=k, exclude_seen=exclude_seen)
     known = known or recommender.titles
@@ -128,24 +128,24 @@ def people(
         _show(result, lambda item: with_title(item, known))
 
 
-def _show_who(found: "Watching", titles: dict[str, str], as_json: bool) -> None:
+def _show_who(watching: "Watching", titles: dict[str, str], as_json: bool) -> None:
     if as_json:
-        steps = [step._asdict() | title_of(step.item_id or "", titles) for step in found.steps]
-        print_json(asdict(found) | {"steps": steps, "notes": list(found.notes)})
+        steps = [step._asdict() | title_of(step.item_id or "", titles) for step in watching.steps]
+        print_json(asdict(watching) | {"steps": steps, "notes": list(watching.notes)})
         return
-    for note in found.notes:
+    for note in watching.notes:
         typer.echo(f"Note: {note}.")
-    when = f" at {found.time}" if found.time is not None else ""
+    when = f" at {watching.time}" if watching.time is not None else ""
     typer.echo(f"Who is probably watching{when}:")
     table = Table()
     table.add_column("after")
-    for name in found.people:
+    for name in watching.people:
         table.add_column(_badge(name), justify="right")
-    for step in found.steps:
+    for step in watching.steps:
         begun = "nothing yet" if step.item_id is None else escape(with_title(step.item_id, titles))
         table.add_row(begun, *(f"{100 * chance:.0f} %" for chance in step.chances))
     print_table(table)
-    if len(found.people) > 1:
+    if len(watching.people) > 1:
         typer.echo(WHO_NOTE)
 
 
@@ -168,7 +168,7 @@ def _summarise(
     if cluster is not None:
         parts = write_on_cluster(cluster, threads, "cpu", (run, data), out, lambda _: None, force)
         counted = [one for part in parts for one in part.counted]
-        rows, found = [one.example for one in counted], summarised(counted)
+        rows, population = [one.example for one in counted], summarised(counted)
     else:
         if threads is not None:
             raise SettingError("--threads needs --cluster.")
@@ -176,22 +176,24 @@ def _summarise(
             refuse_output(out, force)
         recommender = load(run, data)
         _ = recommender.finder  # learn it, if need be, before accounts are counted
-        found = population_of(accounts_with_events(recommender.dataset), recommender.people_of_all, None, rows.append)
+        population = population_of(
+            accounts_with_events(recommender.dataset), recommender.people_of_all, None, rows.append
+        )
         if out is not None:
             write_counts(out, rows, force)
     if out is not None:
         typer.echo(f"written to {out}", err=json)
     if json:
-        print_json(found.as_json() | summary_of(rows))
+        print_json(population.as_json() | summary_of(rows))
         return
-    table = Table(title=f"People of {found.accounts:,} accounts", title_justify="left")
+    table = Table(title=f"People of {population.accounts:,} accounts", title_justify="left")
     for heading in ("people", "accounts", "share", "a clear example"):
         table.add_column(heading, justify="left" if heading == "a clear example" else "right")
-    clear = {one.count: one for one in found.examples if one.confidence >= UNCERTAIN}
-    for number, count in enumerate(found.counts, start=1):
+    clear = {one.count: one for one in population.examples if one.confidence >= UNCERTAIN}
+    for number, count in enumerate(population.counts, start=1):
         one = clear.get(number)
         example = "-" if one is None else f"{escape(one.account)} ({one.events:,} events, {100 * one.confidence:.0f} %)"
-        table.add_row(str(number), f"{count:,}", _share(count, found.accounts), example)
+        table.add_row(str(number), f"{count:,}", _share(count, population.accounts), example)
     print_table(table)
     if rows:
         summary = summary_of(rows)

@@ -91,7 +91,7 @@ def train(
         _refuse(context, OF_ONE_RUN, "belongs in the plan file")
         _refuse(context, ("workers",), "trains one model, not a plan")
         if cluster is not None:
-            _refuse(context, ("only", "side_by_side"), "does not go with --cluster, which runs as many as fit")
+            _refuse(context, ("only", "side_by_side"), "cannot be combined with --cluster, which runs as many as fit")
         if only:
             _train_only(plan, out, only, choose_device(device), seconds, json)
         else:

@@ -1,7 +1,7 @@
 """The graph of the blend: learned scores joined with counted shares, for the one query after the newest event.
 
-Blended are the best items of the learned model and the items that sources name; each of them has one slot. All other
-items come behind them, in the learned order.
+The best items of the learned model and the items that sources name are blended; each of them has one slot. All other
+items rank below them, in the learned order.
 Shapes: B batch, T newest events, M items, C items that sources name, S sources, L newest events whose followers and
 neighbours count, K followers or neighbours kept.
 """
@@ -49,8 +49,8 @@ from lightgc2n.models.plus.trends import Trends
 
 Bonus = tuple[Value, Value]  # items [B, C], and what is added to the score of each
 CODES, FEWEST_CODES = 256, 16  # codes of a byte, and the fewest that counts need
-FALL = 0.85  # of a neighbour's share from one code to the next
-LOWEST_FALL = 1e-3  # of the largest share of a row; more codes make smaller steps, not smaller shares
+FALL = 0.85  # ratio of the shares of two consecutive codes
+LOWEST_FALL = 1e-3  # smallest coded share, relative to the largest of a row; more codes only make smaller steps
 SMALLEST_SUM = 1e-9
 FOLLOWER, FOLLOWERS, NEIGHBOURS, OWN, RECENCY, FREQUENCY = range(1, len(HISTORY_SOURCES) + 1)
 FIRST_TREND = len(HISTORY_SOURCES) + 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from lightgc2n import zoo
 
-RESULTS = "results.json"  # of a comparison, two folders above its runs: OUT/results.json, OUT/runs/MODEL
+RESULTS = "results.json"  # the file of a comparison, two folders above its runs: OUT/results.json, OUT/runs/MODEL
 RUNS = "runs"
 DECISIVE = "MRR@20"
 NO_BASELINE = "No simple baseline was measured beside it: export a run of `lightgc2n compare` to have one here."

@@ -43,7 +43,7 @@ FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 INT32, UINT8, BOOL = onnx.TensorProto.INT32, onnx.TensorProto.UINT8, onnx.TensorProto.BOOL
 HISTORY, HANDICAP, K, ACCOUNT, HELD = "history", "handicap", "k", "account", "held"
 BEST_SCORES, BEST_ITEMS, SCORES, OWNERSHIP, WEIGHTS = "best_scores", "best_items", "scores", "ownership", "weights"
-NOTHING = -1  # in place of an item
+NOTHING = -1  # padding in place of an item number
 LAST = np.iinfo(np.int64).max  # the end of an axis
 # Bytes are unsigned, since products of signed ones may overflow on older processors: MIDDLE stands for 0.
 STEPS = 127.0

@@ -229,7 +229,7 @@ def _features(graph: Graph, events: Events, like: Value, longest: int) -> tuple[
     numbers = events.numbers
     width = numbers.size(1)
     same = numbers.unsqueeze(2).equal(numbers.unsqueeze(1)).cast(FLOAT)
-    ages = np.arange(longest, 0, -1, dtype=np.float32)  # of the columns: the newest event has age 1
+    ages = np.arange(longest, 0, -1, dtype=np.float32)  # the ages of the columns: the newest event has age 1
     age = graph.weight("memory.ages", ages).slice(width * -1, LAST, 0)
     place = age * -1.0 + (longest + 1.0)
     newest = (same * place).max(2).equal(place).cast(FLOAT) * events.there

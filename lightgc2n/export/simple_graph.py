@@ -19,7 +19,7 @@ from lightgc2n.export.onnx_builder import INT64, LAST, Events, Graph, ModelOutpu
 from lightgc2n.layers.sparse import SparseRows
 
 DOUBLE = onnx.TensorProto.DOUBLE
-LEAST_WEIGHT = 1e-6  # of an event of item-knn: older ones cannot change the order
+LEAST_WEIGHT = 1e-6  # smallest weight of an event in item-knn; events with less cannot change the order
 PAIRS = "counted"
 
 

@@ -49,8 +49,8 @@ class SequentialGraph:
     items_of_account: Edges  # M_I transposed: accounts receive from their items
     accounts_of_item: Edges  # M_I: items receive from the accounts that hold them
     items_before_item: Edges  # M_S: an item receives from its predecessors
-    degrees: Longs | None = None  # of the graph of one worker: the accounts of all workers that hold each item
-    rows: "Rows | None" = None  # of the graph of one worker: its accounts among those of all workers
+    degrees: Longs | None = None  # graph of one worker: how many accounts of all workers hold each item
+    rows: "Rows | None" = None  # graph of one worker: the rows of its accounts among those of all workers
 
     @property
     def item_degrees(self) -> Longs:

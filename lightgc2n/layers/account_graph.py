@@ -30,7 +30,7 @@ from lightgc2n.layers.edge_attention import (
 from lightgc2n.layers.pooling import distinct
 from lightgc2n.layers.sparse import rows_of
 
-SLOPE = 0.2  # of the leaky ReLU, TensorFlow's default
+SLOPE = 0.2  # negative slope of the leaky ReLU, TensorFlow's default
 SHORTEST = 1e-6  # shorter vectors are not normalised to length one
 WEIGHTS = {"attention": AttentionWeights, "attention-epoch": RefreshedWeights, "binary": EvenWeights}
 Combine = Callable[[list[Tensor]], Tensor]

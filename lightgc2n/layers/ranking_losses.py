@@ -50,7 +50,7 @@ def bpr_max(
 def top1(
     positive: Float[Tensor, "*batch"], negatives: Float[Tensor, "*batch C"], usable: Bool[Tensor, "*batch C"]
 ) -> Float[Tensor, "*batch"]:
-    """How far the negatives are above the target and above zero; tanh bounds the scores."""
+    """The TOP1 loss: how far the negatives are above the target and above zero; tanh bounds the scores."""
     positive, negatives = positive.tanh(), negatives.tanh()
     terms = (negatives - positive[..., None]).sigmoid() + negatives.square().sigmoid()
     # The target is one of the N_S candidates: σ(r_i - r_i) = 1/2 stays, σ(r_i²) is subtracted.

@@ -1,6 +1,6 @@
 """Exchanges between the workers that train one model, by torch.distributed, and their bytes.
 
-All workers make the same exchanges in the same order. A worker that ends lets the exchanges of all others fail.
+All workers make the same exchanges in the same order. When a worker ends, the exchanges of all others fail.
 
 Shapes: R rows, W width.
 """
@@ -28,7 +28,7 @@ class Workers:
     """The workers of a run, seen by one of them; a single worker needs no process group.
 
     Attributes:
-        bytes: the bytes that this worker has handed to all-reduces, by what they were for.
+        bytes: the bytes that this worker has sent to all-reduces, by purpose.
     """
 
     def __init__(self, number: int = 0, count: int = 1) -> None:
@@ -83,23 +83,23 @@ class Workers:
         lengths = torch.zeros(self.count, dtype=torch.long)
         lengths[self.number] = len(part)
         self._exchange(lambda: distributed.all_reduce(lengths))
-        part, found = part.contiguous(), []
+        part, gathered = part.contiguous(), []
         for worker, length in enumerate(lengths.tolist()):
             if everywhere:
                 other = part if worker == self.number else part.new_empty(length, *part.shape[1:])
                 self._exchange(lambda other=other, worker=worker: distributed.broadcast(other, worker))  # type: ignore[misc]
-                found.append(other)
+                gathered.append(other)
             elif self.number == 0:
                 other = part if worker == 0 else part.new_empty(length, *part.shape[1:])
                 if worker:
                     self._exchange(lambda other=other, worker=worker: distributed.recv(other, worker))  # type: ignore[misc]
-                found.append(other)
+                gathered.append(other)
             elif worker == self.number:
                 self._exchange(lambda: distributed.send(part, 0))
-        return found
+        return gathered
 
     def scatter(self, parts: Sequence[Tensor] | None, own: Tensor) -> None:
-        """Replace `own` by this worker's one of the parts, which worker 0 gives."""
+        """Send each worker its part from worker 0; `own` is overwritten with the part of this worker."""
         if self.number:
             received = torch.empty_like(own)
             self._exchange(lambda: distributed.recv(received, 0))

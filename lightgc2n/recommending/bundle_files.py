@@ -303,7 +303,7 @@ def _verified(
     if b"".join(lines) != sums:
         wrong = sorted({line.decode("ascii").strip()[66:] for line in {*lines} - {*sums.splitlines(keepends=True)}})
         which = f" ({', '.join(wrong)})" if wrong else f" ({SUMS})"
-        raise DataError(f"{folder / part}: not what it was when it was written{which}. {EXPORT_AGAIN}")
+        raise DataError(f"{folder / part}: checksum differs from SHA256SUMS{which}. {EXPORT_AGAIN}")
     return frozenset(names), hashlib.sha256(sums).hexdigest()
 
 

@@ -132,8 +132,8 @@ class TimeoutProtocol(H11Protocol):
 
 
 ACCEPTED_AT_ONCE = 64  # connections accepted before the event loop does other work
-RETRY_SECONDS = 0.1  # until the next attempt, when accepting failed
-LEAST_IDLE_SECONDS = 5.0  # of a connection that is closed to free its file descriptor
+RETRY_SECONDS = 0.1  # pause after accepting failed
+LEAST_IDLE_SECONDS = 5.0  # least idle time of a connection that is closed to free its file descriptor
 NO_ROOM = unavailable("no_room", "all connections are in use; retry in a moment.")
 RESERVED_FILES = 64  # file descriptors kept free for files and libraries
 
@@ -154,7 +154,7 @@ class Connections:
     ) -> None:
         self._protocol, self._closed = protocol, closed
         self._most, self._most_per_client = most_connections(limits), limits.max_connections_per_client
-        self._open: dict[TimeoutProtocol, str] = {}  # with the client of each
+        self._open: dict[TimeoutProtocol, str] = {}  # connection -> client
         self._of_client: Counter[str] = Counter()
         self._starting: set[asyncio.Task[None]] = set()
         self._listening: set[socket.socket] = set()

@@ -26,7 +26,7 @@ CHECKED_INLINE = 100  # events checked in the event loop; more would delay other
 NUMBERED = "~"  # begins the name of an event without an id: ~17
 EMPTY = History(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64))
 ERASED = "the account or the event was erased; its id cannot be used again."
-Parsed = NewEvent | str  # an event, or what is wrong with it
+Parsed = NewEvent | str  # an event, or the reason why it cannot be stored
 
 
 def add_event_routes(app: FastAPI, service: Service) -> None:
@@ -34,7 +34,7 @@ def add_event_routes(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/events", status_code=201, response_model=EventsStored, tags=["events"])
     async def events(request: Request, body: EventBody) -> Response:
-        """Store one event, or up to 1,000. The answer comes once they are stored durably; the same id counts once."""
+        """Store one event, or up to 1,000. The response is sent once they are durable; the same id counts once."""
         store = _store_of(service)
         sent: Sequence[Any] = body.events if isinstance(body, ManyEvents) else [body]
         if len(sent) <= CHECKED_INLINE:
@@ -74,13 +74,13 @@ def add_event_routes(app: FastAPI, service: Service) -> None:
 
     @app.delete("/v1/accounts/{account:path}/events/{event:path}", response_model=Erased, tags=["events"])
     async def erase_event(request: Request, account: str, event: str) -> Response:
-        """Erase one event: by its id, or `~` and its number as listed. It is in no later answer or training."""
+        """Erase one event: by its id, or `~` and its number as listed. Later responses and models do not use it."""
         del account, event
         return await _erase(request)
 
     @app.delete("/v1/accounts/{account:path}", response_model=Erased, tags=["events"])
     async def erase_account(request: Request, account: str) -> Response:
-        """Erase an account with its events. It is in no later answer or training, and its id cannot be used again."""
+        """Erase an account with its events. Later responses and models do not use it; its id cannot be used again."""
         del account
         return await _erase(request)
 
@@ -129,7 +129,7 @@ def _number(event: str) -> int | None:
 
 
 def _parsed(sent: Any) -> Parsed:
-    """An event that can be stored, or what is wrong with it."""
+    """An event that can be stored, or the reason why it cannot."""
     try:
         event = sent if isinstance(sent, Event) else Event.model_validate(sent)
         moment = time.time_ns() // 1000 if event.time is None else int(read_times([event.time])[0])  # type: ignore[arg-type]
@@ -165,7 +165,7 @@ def _recorded(
     before: dict[str, Live | RefusedError],
 ) -> list[RecordedEvent]:
     """The selected events that were stored, each with the history before it; earlier events of the request count."""
-    index, found = served.recommender.dataset.item_index, list[RecordedEvent]()
+    index, recorded = served.recommender.dataset.item_index, list[RecordedEvent]()
     histories: dict[str, History] = {}
     for account, live in before.items():
         known = live.history if isinstance(live, Live) else None
@@ -175,14 +175,14 @@ def _recorded(
             continue
         history = histories[event.account]
         if place in places:
-            found.append(RecordedEvent(event, history))
+            recorded.append(RecordedEvent(event, history))
         if event.item in index:
             histories[event.account] = _with_event(history, index[event.item], event.time)
-    return found
+    return recorded
 
 
 def _with_event(history: History, item: int, moment: int) -> History:
-    """The history with one event more, at its place in time."""
+    """The history with the event inserted by time."""
     if history.times is None:
         return History(np.append(history.items, np.int32(item)), None)
     place = int(np.searchsorted(history.times, moment, side="right"))
@@ -210,7 +210,7 @@ def _asker(request: Request) -> dict[str, Any]:
 
 
 def _summary(parsed: Sequence[Parsed], outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """What became of each event, and how many of each kind."""
+    """The outcome of each event, and the number of each outcome."""
     left, results = iter(outcomes), list[dict[str, str]]()
     for one in parsed:
         outcome = next(left) if isinstance(one, NewEvent) else None

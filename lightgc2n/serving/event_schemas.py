@@ -21,7 +21,9 @@ class Event(RequestBody):
     id: Annotated[str, Field(min_length=1, max_length=512)] | None = Field(
         None, description="The same id of an account counts once. It does not begin with ~."
     )
-    domain: Annotated[str, Field(min_length=1, max_length=512)] | None = Field(None, description="Of the item.")
+    domain: Annotated[str, Field(min_length=1, max_length=512)] | None = Field(
+        None, description="The domain of the item."
+    )
     session: Annotated[str, Field(min_length=1, max_length=512)] | None = None
 
 
@@ -47,12 +49,12 @@ EventBody = Annotated[Annotated[Event, Tag("one")] | Annotated[ManyEvents, Tag("
 
 class EventResult(BaseModel):
     status: Literal["stored", "duplicate", "refused"]
-    code: str | None = Field(None, description="Of a refused event: invalid or erased.")
-    message: str | None = Field(None, description="Why it was refused.")
+    code: str | None = Field(None, description="The error code of a refused event: invalid or erased.")
+    message: str | None = Field(None, description="The reason why it was refused.")
 
 
 class EventsStored(BaseModel):
-    """What became of each event, in order. Those stored are durable."""
+    """The outcome of each event, in order. Stored events are durable."""
 
     stored: int
     duplicates: int
@@ -76,5 +78,5 @@ class EventsPage(BaseModel):
 class Erased(BaseModel):
     """An erasure that is durable."""
 
-    events: int = Field(description="Events that were erased.")
-    stays: list[str] = Field(description="What an erasure does not reach.")
+    events: int = Field(description="Number of erased events.")
+    stays: list[str] = Field(description="Data that the erasure does not reach.")

@@ -40,11 +40,11 @@ class EventWriter:
         committed: Callable[[int], None] = lambda _events: None,
     ) -> None:
         self._run, self._append, self._most_waiting, self._committed = run, append, most_waiting, committed
-        self._waiting: OrderedDict[str, deque[PendingWrite]] = OrderedDict()  # by client, the next turn first
+        self._waiting: OrderedDict[str, deque[PendingWrite]] = OrderedDict()  # by client, in turns
         self._working: asyncio.Task[None] | None = None
 
     async def append(self, client: str, events: Sequence[NewEvent]) -> list[Outcome]:
-        """Store events and return what became of each once that is durable."""
+        """Store events and return the outcome of each once it is durable."""
         own = sum(len(one.events) for one in self._waiting.get(client, ()))
         every = sum(len(one.events) for queue in self._waiting.values() for one in queue)
         if every and (own + len(events) > self._most_waiting // 2 or every + len(events) > self._most_waiting):
@@ -62,7 +62,7 @@ class EventWriter:
             except Exception as problem:
                 if len(group) == 1 or isinstance(problem, StoreUnavailableError):
                     _fail(group, problem)
-                else:  # one of the requests is to blame
+                else:  # one of the requests caused the error
                     await self._store_each(group)
         self._working = None
 
@@ -79,11 +79,11 @@ class EventWriter:
         self._committed(len(events))
         for one in group:
             own = [next(outcomes) for _ in one.events]
-            if not one.outcomes.done():  # the client may have gone
+            if not one.outcomes.done():  # the client may have disconnected
                 one.outcomes.set_result(own)
 
     def _next_group(self) -> list[PendingWrite]:
-        """Writes of clients in turn, as many as fit into one transaction, without those of clients who have gone."""
+        """Writes of clients in turn, as many as fit into one transaction; skips those of disconnected clients."""
         group, size = list[PendingWrite](), 0
         while self._waiting:
             client, queue = next(iter(self._waiting.items()))

@@ -21,7 +21,7 @@ from lightgc2n.serving.logs import log
 READ, WRITE, ERASE = "read", "write", "erase"
 SCOPES = (READ, WRITE, ERASE)
 SHORTEST_KEY = 16
-SHOWN_BYTES = 4  # of a key's digest, which name it in the audit log
+SHOWN_BYTES = 4  # bytes of a key's digest that identify it in the audit log
 Keys = Mapping[bytes, frozenset[str]]  # SHA-256 of a key -> its scopes
 
 

@@ -1,8 +1,8 @@
 """Histories of accounts from the event store, by the item numbers of the bundle that is served.
 
-The history of an account is what the store has of it. Of an account that the store does not have, it is the history in
-the bundle; the first event that arrives for it takes that history along into the store, if it has times. A bundle
-without times keeps its histories: the events of the store follow them.
+If the store has an account, its history is the stored one, else the one in the bundle. The first event of such an
+account copies the bundle's history into the store, if it has times. Histories without times stay in the bundle, and
+the events of the store are appended to them.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Live:
 
     @property
     def size(self) -> int:
-        """About how many events it holds in memory."""
+        """Approximate number of events in memory."""
         return 16 + (0 if self.history is None else len(self.history.items))
 
 

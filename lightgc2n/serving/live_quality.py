@@ -1,11 +1,11 @@
 """Live quality: the rank that the live model gave to each event before it happened, beside two simple baselines.
 
-Every event that arrives is a question to the model that is live then: it sees the account's history before the event.
+Each new event is a query to the live model, with the account's history before the event.
 A thread of its own computes the ranks, with a bounded queue and a bounded share of its time, so that writes never wait
 for it. Under load events are skipped at random; how many of the received ones were scored is shown with every number.
 
-Not every event is a question: its account needs a history, and the event must be newer than that history and than all
-events that the model has counted.
+An event is scored only if its account has a history, and if the event is newer than that history and than all events
+that the model has counted.
 """
 
 import random
@@ -31,15 +31,15 @@ from lightgc2n.store.quality import CUTOFF, DAY, DayQuality, Key, QualitySums, a
 LONGEST_QUEUE = 256  # questions
 MOST_OF_A_REQUEST = 8  # whose histories are read before the write
 MOST_TOGETHER = 16  # questions of one graph run
-WORKING_SHARE = 0.2  # of the thread's time at most
-FLUSH_SECONDS = 2.0  # between two writes of the sums
+WORKING_SHARE = 0.2  # largest share of the time in which the thread computes
+FLUSH_SECONDS = 2.0  # seconds between two writes of the sums
 SHOWN_DAYS = 90
 MISS = float("inf")
 
 
 @dataclass(frozen=True)
 class Question:
-    """An event, the bundle that was live, and the history that the account had."""
+    """An event, the bundle that was live, and the account's history before the event."""
 
     served: ServedBundle
     event: RecordedEvent
@@ -59,7 +59,7 @@ class LiveQuality:
         self._lock, self._wake, self._ended = threading.Lock(), threading.Event(), False
         self._sums: defaultdict[Key, QualitySums] = defaultdict(QualitySums)
         self._received: defaultdict[int, int] = defaultdict(int)  # events since the last flush, by day
-        self.dropped = 0  # questions that found the queue full
+        self.dropped = 0  # events that were not scored because the queue was full
         self.days: Sequence[DayQuality] = ()
         self._thread = threading.Thread(target=self._work, name="quality", daemon=True)
         self._thread.start()
@@ -78,7 +78,7 @@ class LiveQuality:
         return places
 
     def record(self, served: ServedBundle, events: Sequence[RecordedEvent]) -> None:
-        """Queue questions; those that find no room are dropped and counted."""
+        """Queue events to score; those that exceed the queue are dropped and counted."""
         room = max(0, LONGEST_QUEUE - len(self._queue))
         self.dropped += max(0, len(events) - room)
         self._queue.extend(Question(served, event) for event in events[:room])
@@ -107,20 +107,20 @@ class LiveQuality:
                 else:
                     self._wake.wait(FLUSH_SECONDS)
                     self._wake.clear()
-            except Exception as problem:  # keep recording, whatever went wrong
+            except Exception as problem:  # keep recording after any error
                 log_problem(problem, False)
                 time.sleep(1.0)
         self._flush()
 
     def _answer_some(self) -> bool:
-        """Answer the oldest questions to one bundle; return whether there were any."""
+        """Score the oldest queued events of one bundle; return whether there were any."""
         some: list[Question] = []
         while self._queue and len(some) < MOST_TOGETHER and (not some or self._queue[0].served is some[0].served):
             some.append(self._queue.popleft())
-        asked = [one for one in some if is_question(one)]
-        if asked:
-            served = asked[0].served
-            for one, sums in zip(asked, answers(served, [one.event for one in asked]), strict=True):
+        scored = [one for one in some if is_question(one)]
+        if scored:
+            served = scored[0].served
+            for one, sums in zip(scored, answers(served, [one.event for one in scored]), strict=True):
                 self._sums[(one.event.event.time // DAY, served.checksum)] += sums
         return bool(some)
 
@@ -141,7 +141,7 @@ class LiveQuality:
 
 
 def is_question(one: Question) -> bool:
-    """Whether the model can be asked for this event: it is the newest, and not counted yet."""
+    """Whether this event can be scored: it is the newest of its account, and the model has not counted it."""
     event, before, data = one.event.event, one.event.before, one.served.recommender.dataset
     if not len(before.items) or event.time > _latest():
         return False
@@ -151,7 +151,7 @@ def is_question(one: Question) -> bool:
 
 
 def _latest() -> float:
-    """A day from now: later times are mistakes."""
+    """The time a day from now; events with later times are ignored."""
     return 1e6 * time.time() + DAY
 
 
@@ -160,13 +160,13 @@ def _newest_counted(times: Longs | None) -> int:
 
 
 def answers(served: ServedBundle, events: Sequence[RecordedEvent]) -> list[QualitySums]:
-    """What each question adds to the sums."""
+    """The sums of each scored event."""
     recommender = served.recommender
     scorer = recommender.scorer
     assert isinstance(scorer, OnnxScorer), "a service serves bundles"
     queries = [recommender.prepare(one.event.account, one.before, k=1) for one in events]
     rows = scorer.unfiltered_scores([query.batch for query in queries])
-    found = []
+    gained = []
     for one, scores in zip(events, rows, strict=True):
         target = recommender.dataset.item_index.get(one.event.item, -1)
         ranks = (
@@ -175,8 +175,8 @@ def answers(served: ServedBundle, events: Sequence[RecordedEvent]) -> list[Quali
             rank_after_recent(one.before.items, scorer.popularity, target),
         )
         gains = [gain for rank in ranks for gain in (1 / rank if rank <= CUTOFF else 0.0, float(rank <= CUTOFF))]
-        found.append(QualitySums(0, 1, *gains))
-    return found
+        gained.append(QualitySums(0, 1, *gains))
+    return gained
 
 
 def rank_among(scores: Any, target: int, listed: Any) -> float:
@@ -201,7 +201,7 @@ def rank_after_recent(history: Ints, popularity: Longs, target: int) -> float:
 
 
 def metrics_text(days: Sequence[DayQuality], dropped: int) -> str:
-    """The sums of the newest seven days as Prometheus gauges; all workers report the same numbers but the last."""
+    """The sums of the newest seven days as Prometheus gauges; all workers report the same numbers except the last."""
     lines = list[str]()
     by_day = sums_by_day(days)
     newest = sorted(by_day)[-7:]
@@ -217,7 +217,7 @@ def metrics_text(days: Sequence[DayQuality], dropped: int) -> str:
                 labels = f'day="{np.datetime64(day, "D")}"' + (f',scorer="{scorer}"' if scorer else "")
                 lines.append(f"lightgc2n_live_{name}{{{labels}}} {value}")
     lines += [
-        "# HELP lightgc2n_live_dropped_total Questions that found the queue of this worker full.",
+        "# HELP lightgc2n_live_dropped_total Events that were not scored because the queue of this worker was full.",
         "# TYPE lightgc2n_live_dropped_total counter",
         f"lightgc2n_live_dropped_total {dropped}",
     ]
@@ -225,11 +225,11 @@ def metrics_text(days: Sequence[DayQuality], dropped: int) -> str:
 
 
 def sums_by_day(days: Sequence[DayQuality]) -> dict[int, QualitySums]:
-    """The sums of each day over all models that were live in it."""
-    found: defaultdict[int, QualitySums] = defaultdict(QualitySums)
+    """The sums of each day over all models that were live on it."""
+    by_day: defaultdict[int, QualitySums] = defaultdict(QualitySums)
     for one in days:
-        found[one.day] += one.sums
-    return dict(found)
+        by_day[one.day] += one.sums
+    return dict(by_day)
 
 
 def _means(sums: QualitySums, metric: str) -> list[tuple[str, float]]:

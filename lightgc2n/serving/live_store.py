@@ -25,9 +25,9 @@ from lightgc2n.store.event_store import EventStore, open_store
 from lightgc2n.store.events import NewEvent, Outcome
 
 Result = TypeVar("Result")
-READ_SECONDS, WRITE_SECONDS = 4.0, 8.0  # that a database may take for one batch
-PROBE_SECONDS = 0.5  # between two checks whether it answers
-ACCOUNTS_AT_ONCE = 16  # of one read
+READ_SECONDS, WRITE_SECONDS = 4.0, 8.0  # time limits of the database for one batch
+PROBE_SECONDS = 0.5  # seconds between two checks of the database
+ACCOUNTS_AT_ONCE = 16  # accounts of one read
 OLD_HISTORY = "the store of events does not answer: this is the history of the bundle"
 
 
@@ -88,7 +88,7 @@ class LiveStore:
         return self._store
 
     async def watch(self) -> None:
-        """Check again and again whether the database answers."""
+        """Check periodically whether the database answers."""
         while True:
             await self.probe()
             await asyncio.sleep(PROBE_SECONDS)
@@ -99,13 +99,13 @@ class LiveStore:
             self._probe = asyncio.get_running_loop().run_in_executor(self._reads, self._check)
         try:
             await _within(READ_SECONDS, self._probe)
-        except Exception as problem:  # an unknown error of a driver means the same: there is no answer
+        except Exception as problem:  # an unknown error of a driver counts as no answer
             self._down(problem)
         else:
             self._up()
 
     def _open(self) -> None:
-        """Check the store once before the first request; one that is down may come back, any other error is raised."""
+        """Check the store once before the first request: ignore a store that is down, raise any other error."""
         try:
             self._reads.submit(self._check).result(2 * READ_SECONDS)
         except (StoreUnavailableError, FutureTimeout) as problem:
@@ -118,15 +118,15 @@ class LiveStore:
 
         While the store is down, these are the bundle's histories, except for accounts of which something was erased.
         """
-        names, found = list(accounts), dict[str, Live | RefusedError]()
+        names, histories = list(accounts), dict[str, Live | RefusedError]()
         try:
             for start in range(0, len(names), ACCOUNTS_AT_ONCE):
                 part = await self._read(served, names[start : start + ACCOUNTS_AT_ONCE])
-                found |= {account: _known(served, account, live) for account, live in part.items()}
+                histories |= {account: _known(served, account, live) for account, live in part.items()}
         except StoreUnavailableError as problem:
             self._down(problem)
             return {account: self._of_bundle(served, account) for account in names}
-        return found
+        return histories
 
     async def look_up(self, accounts: Sequence[str]) -> tuple[set[str], dict[str, int]]:
         """Return which of the accounts were erased, and how many events the store has of the others."""
@@ -144,12 +144,12 @@ class LiveStore:
         return await _within(READ_SECONDS, job)
 
     async def append(self, client: str, events: Sequence[NewEvent]) -> list[Outcome]:
-        """Store events, and return what became of each once that is durable."""
+        """Store events, and return the outcome of each once it is durable."""
         self.store  # noqa: B018  # an error now if it does not answer
         return await self._writer.append(client, events)
 
     async def erase_account(self, account: str, known: bool) -> int:
-        """Erase an account for good and return how many events it had; raise an error if nobody knows it.
+        """Erase an account for good and return how many events it had; raise an error for an unknown account.
 
         Args:
             known: whether the bundle knows it.
@@ -183,7 +183,7 @@ class LiveStore:
         return [] if store is None else [store.hash_of(account) for account in accounts]
 
     def what_stays(self, in_bundle: bool) -> list[str]:
-        """What an erasure does not reach, in words."""
+        """Sentences about the data that an erasure does not reach."""
         stays = ["a keyed hash, so that a late copy is refused"]
         if in_bundle:
             stays.append("the account in the files of the bundle, which no answer uses: lightgc2n forget --bundle")
@@ -295,13 +295,13 @@ class LiveStore:
             self._cache, self._cached_events = (served, OrderedDict()), 0
         cache, store = self._cache[1], self.store
         versions = {account: cache[account].version for account in accounts if account in cache}
-        found = store.read(accounts, self._limits.max_history, versions)
-        absent = [account for account, history in found.items() if history is None]
+        read = store.read(accounts, self._limits.max_history, versions)
+        absent = [account for account, history in read.items() if history is None]
         erased = store.erased(absent)
         result = {}
         for account in accounts:
-            history = found.get(account)
-            if account not in found:
+            history = read.get(account)
+            if account not in read:
                 cache.move_to_end(account)
                 result[account] = cache[account]
             elif history is None:
@@ -321,13 +321,13 @@ class LiveStore:
 
 
 def _known(served: ServedBundle, account: str, live: Live) -> Live | RefusedError:
-    """The history, or the error for an account that was erased or that nobody knows."""
+    """The history; an error for an account that was erased, or that neither the store nor the bundle has."""
     nowhere = not live.stored and not served.recommender.knows(account)
     return unknown("account", account) if live.erased or nowhere else live
 
 
 async def _within(seconds: float, job: "asyncio.Future[Result]") -> Result:
-    """The result of work in a thread; an error if it takes longer, while the work goes on in its thread."""
+    """The result of work in a thread; an error after `seconds`, while the thread continues."""
     try:
         return await asyncio.wait_for(asyncio.shield(job), seconds)
     except TimeoutError:
@@ -336,6 +336,6 @@ async def _within(seconds: float, job: "asyncio.Future[Result]") -> Result:
 
 
 def _retrieve(job: "asyncio.Future[Any]") -> None:
-    """Mark the exception of a job that nobody waits for as retrieved, or asyncio logs it."""
+    """Mark the exception of an abandoned job as retrieved, or asyncio logs it."""
     if not job.cancelled():
         job.exception()

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-MOST_BYTES = 4 * 2**20  # of queued lines
+MOST_BYTES = 4 * 2**20  # size of all queued lines
 WRITTEN_AT_ONCE = 2**16
-RESTING_SECONDS = 0.1  # after a failed write
+RESTING_SECONDS = 0.1  # pause after a failed write
 
 
 class LineWriter:
@@ -108,8 +108,8 @@ def to_stderr(data: bytes) -> None:
 
 
 FRAMES = 8  # innermost frames of a traceback that are logged
-REPEAT_SECONDS, MOST_KINDS = 1.0, 1000  # between two lines of one error; errors that are remembered
-FLUSH_SECONDS = 1.0  # that the process waits for the log at its end
+REPEAT_SECONDS, MOST_KINDS = 1.0, 1000  # seconds between two lines of one error; number of errors that are remembered
+FLUSH_SECONDS = 1.0  # how long the process waits for the log when it ends
 LIBRARIES = ("uvicorn", "asyncio", "concurrent.futures")
 
 _writer: LineWriter | None = None  # None: lines are written synchronously

@@ -1,4 +1,4 @@
-"""Where a recorder of live quality joins in: it receives each stored event with the history before it."""
+"""The interface of a live-quality recorder, which receives stored events with the histories before them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -9,7 +9,7 @@ from lightgc2n.store.events import NewEvent
 
 
 class RecordedEvent(NamedTuple):
-    """An event that was stored, and the history that its account had before."""
+    """A stored event, and the history of its account before it."""
 
     event: NewEvent
     before: History
@@ -19,7 +19,7 @@ class EventRecorder(Protocol):
     """Attached as `service.recorder`. Both methods run in the event loop and must return at once: queue the work."""
 
     def select(self, events: Sequence[NewEvent]) -> Sequence[int]:
-        """Return the places of those events whose history is needed; none under load."""
+        """Return the indices of the events whose histories are needed; none under load."""
 
     def record(self, served: ServedBundle, events: Sequence[RecordedEvent]) -> None:
         """Receive those of the selected events that were stored; not called for duplicates and refused ones.

@@ -191,26 +191,28 @@ def add_account_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/accounts", response_model=AccountsFound, tags=["look up"])
     async def accounts(request: Request, search: Text = "", limit: Limit = 20) -> Response:
-        """Accounts whose id contains a text, those first whose id begins with it."""
+        """Accounts whose id contains a text; ids that begin with it come first."""
         served = service.served
-        found = await service.run_in_background(request, lambda: _accounts(served, search, limit))
-        return json_response(found if service.store is None else await _current(service.store, found, search, limit))
+        matches = await service.run_in_background(request, lambda: _accounts(served, search, limit))
+        return json_response(
+            matches if service.store is None else await _current(service.store, matches, search, limit)
+        )
 
     @app.get("/v1/items", response_model=ItemsFound, tags=["look up"])
     async def items(request: Request, search: Text = "", limit: Limit = 20) -> Response:
-        """Items whose id or title contains a text, those first that begin with it."""
+        """Items whose id or title contains a text; those that begin with it come first."""
         served = service.served
         return json_response(await service.run_in_background(request, lambda: _items(served, search, limit)))
 
     @app.get("/v1/population", response_model=PopulationFound, tags=["people"])
     async def population() -> Response:
-        """How many people the accounts have, and accounts worth looking at; zeros where the bundle does not say."""
-        found = service.served.recommender.source.population or NO_POPULATION
-        if service.store is not None and found["examples"]:
-            erased, _ = await service.store.look_up([one["account"] for one in found["examples"]])
-            examples = [one for one in found["examples"] if one["account"] not in erased]
-            found = {**found, "examples": examples}
-        return json_response(found)
+        """How many people the accounts have, with examples; zeros if the bundle has no such numbers."""
+        population = service.served.recommender.source.population or NO_POPULATION
+        if service.store is not None and population["examples"]:
+            erased, _ = await service.store.look_up([one["account"] for one in population["examples"]])
+            examples = [one for one in population["examples"] if one["account"] not in erased]
+            population = {**population, "examples": examples}
+        return json_response(population)
 
     @app.get("/v1/accounts/{account:path}/people", response_model=PeopleFound, tags=["people"])
     async def people(
@@ -227,7 +229,7 @@ def add_account_routes(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/who", response_model=WhoFound, tags=["people"])
     async def who(request: Request, body: AskWho) -> Response:
-        """Who is probably watching: the chance of each person before anything is begun, and after each item."""
+        """Who is probably watching: the chance of each person at the start of a session and after each item."""
         served = service.served
         _refuse_nobody(body)
         who = whose_history(served, body, await service.histories(served, [body.account]))
@@ -244,22 +246,22 @@ def add_account_routes(app: FastAPI, service: Service) -> None:
 Who = tuple[str | None, Events | None, tuple[str, ...]]
 
 
-async def _current(store: LiveStore, found: dict[str, Any], search: str, limit: int) -> dict[str, Any]:
+async def _current(store: LiveStore, matches: dict[str, Any], search: str, limit: int) -> dict[str, Any]:
     """The accounts found in the bundle without erased ones, with the store's numbers of events.
 
     The account of the store whose id is the searched text comes first.
     """
-    names = [one["account"] for one in found["accounts"]]
+    names = [one["account"] for one in matches["accounts"]]
     erased, events = await store.look_up([*names, search])
     added = search in events and search not in names
     listed = [search] * added + [name for name in names if name not in erased]
-    before = {one["account"]: one["events"] for one in found["accounts"]}
+    before = {one["account"]: one["events"] for one in matches["accounts"]}
     accounts = [{"account": name, "events": events.get(name, before.get(name, 0))} for name in listed[:limit]]
-    return {"accounts": accounts, "total": found["total"] + added - len(erased & set(names))}
+    return {"accounts": accounts, "total": matches["total"] + added - len(erased & set(names))}
 
 
 def _refuse_nobody(ask: AskPeople | AskWho) -> None:
-    """Raise an error if times do not fit, or if nobody is named."""
+    """Raise an error if times do not fit, or if there is neither account nor history."""
     refuse_times(ask.history, ask.times)
     if ask.history is None and ask.account is None:
         raise RefusedError(422, "nobody_named", "give an account, a history, or both.")
@@ -267,16 +269,16 @@ def _refuse_nobody(ask: AskPeople | AskWho) -> None:
 
 def _who_response(served: ServedBundle, ask: AskWho, who: Who, check: Check) -> Response:
     times: Any = ask.times
-    found = served.recommender.who(who[0], who[1], times, time=ask.time, items=ask.items)
+    watching = served.recommender.who(who[0], who[1], times, time=ask.time, items=ask.items)
     check()
     return json_response(
         {
             "account": ask.account,
-            "time": found.time,
-            "people": found.people,
-            "steps": [{"item": item, **_title(item, served), "chances": chances} for item, chances in found.steps],
-            "going_on": found.going_on,
-            "notes": [*who[2], *found.notes],
+            "time": watching.time,
+            "people": watching.people,
+            "steps": [{"item": item, **_title(item, served), "chances": chances} for item, chances in watching.steps],
+            "going_on": watching.going_on,
+            "notes": [*who[2], *watching.notes],
         }
     )
 
@@ -346,7 +348,7 @@ def list_json(answer: Recommendations, served: ServedBundle) -> dict[str, Any]:
 
 
 def named(item: str, served: ServedBundle) -> dict[str, Any]:
-    """An item by its id, with what is known of it: title, categories, year and image."""
+    """An item by its id, with its title, categories, year and image where they are known."""
     return {"item": item, **served.facts.get(item, {})}
 
 

@@ -23,13 +23,13 @@ Result = TypeVar("Result")
 Check = Callable[[], None]
 BYTES_PER_BODY_BYTE = 16  # memory of a parsed body, per byte of JSON
 BYTES_PER_LISTED_ITEM = 300  # memory of an item of a list until the list is sent
-UNCOUNTED_BYTES = 2**16  # of a request that are not counted: most requests are small
-MOST_ROWS = 64  # of one batch; more rows are no faster and take more memory
-MOST_SCORES, MOST_CELLS = 2**21, 2**16  # of one batch: rows x items, rows x events
+UNCOUNTED_BYTES = 2**16  # the first bytes of a request, which are not counted: most requests are small
+MOST_ROWS = 64  # rows of one batch; more are no faster and take more memory
+MOST_SCORES, MOST_CELLS = 2**21, 2**16  # limits of one batch: rows x items, rows x events
 
 
 class AbandonedError(Exception):
-    """The client of the work has gone."""
+    """The client of the work has disconnected."""
 
 
 @dataclass(eq=False)
@@ -42,7 +42,7 @@ class Job(Generic[Result]):
     abandoned: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """Raise AbandonedError if the client has gone; the work calls this between its steps."""
+        """Raise AbandonedError if the client has disconnected; the work calls this between its steps."""
         if self.abandoned.is_set():
             raise AbandonedError
 

@@ -14,7 +14,7 @@ AccountId = Annotated[str, Field(min_length=1, max_length=512)]
 Time = Annotated[str, Field(max_length=64)] | Annotated[int, Field(ge=-(2**62), le=2**62)]
 STRICT = ConfigDict(extra="forbid", strict=True)
 MOST_BEGUN = 100  # items of one session
-MOST_FIELDS = 32  # of an object; valid requests have fewer
+MOST_FIELDS = 32  # fields of an object; valid requests have fewer
 
 DEFAULT_LIMITS = Limits()
 current_limits: ContextVar[Limits] = ContextVar("current_limits")
@@ -101,7 +101,7 @@ AskBody = Annotated[Annotated[Ask, Tag("one")] | Annotated[ManyAsks, Tag("many")
 
 
 class Item(BaseModel):
-    """An item; what is not known of it is left out."""
+    """An item; unknown fields are left out."""
 
     item: str
     title: str | None = None
@@ -208,7 +208,7 @@ class LikeOfPerson(Item):
 class CategoryOfPerson(BaseModel):
     name: str
     events: int
-    share: float = Field(description="Of the person's events.")
+    share: float = Field(description="The share of these events in the person's events.")
 
 
 class Active(BaseModel):
@@ -221,7 +221,7 @@ class PersonFound(BaseModel):
     name: str
     description: str = Field(description='In a few words, such as "mostly history, weekend mornings".')
     events: int = Field(description="Events of which this person is the most probable owner.")
-    share: float = Field(description="These events as a share of all events.")
+    share: float = Field(description="The share of these events in all events.")
     categories: list[CategoryOfPerson] = Field(description="The most frequent ones, or domains; at least two events.")
     likes: list[LikeOfPerson]
     active: Active | None
@@ -240,7 +240,7 @@ class PeopleFound(BaseModel):
     together: Answer | None
     account_list: Answer
     sessions: list[int] = Field(description="The session id of each event.")
-    notes: list[str] = Field(description="For example that older events were left out.")
+    notes: list[str] = Field(description="Remarks, for example that older events were left out.")
 
 
 class ExampleFound(BaseModel):
@@ -255,7 +255,9 @@ class PopulationFound(BaseModel):
 
     accounts: int = Field(description="Accounts that were counted: all, or 2,000 spread evenly over them.")
     counts: list[int] = Field(description="Accounts with one person, with two ...")
-    examples: list[ExampleFound] = Field(description="A clear example of each count, and an uncertain one.")
+    examples: list[ExampleFound] = Field(
+        description="An account with a clear estimate for each count, and one with an uncertain estimate."
+    )
 
 
 class AskWho(RequestBody):
@@ -269,7 +271,7 @@ class AskWho(RequestBody):
     history: History | None = None
     times: Times | None = None
     time: Time | None = Field(
-        None, description="Of the question, not before the newest event: ISO 8601, or microseconds since 1970."
+        None, description="The time to estimate for, not before the newest event: ISO 8601, or microseconds since 1970."
     )
     items: Annotated[list[ItemId], FIRST_MISTAKE, BEGUN_LENGTH] = Field(
         [], description="What was begun in this session, in order."
@@ -283,13 +285,13 @@ class WatchingAfter(BaseModel):
 
 
 class WhoFound(BaseModel):
-    """Who of the people behind an account is probably watching."""
+    """The people behind an account, and the chance that each of them is watching."""
 
     account: str | None
     time: str | None
     people: list[str] = Field(description="Letters, as for the people of the same history.")
     steps: list[WatchingAfter] = Field(description="Before anything was begun, and after each item.")
-    going_on: int = Field(description="How many of the items are of the history itself: its last session goes on.")
+    going_on: int = Field(description="The number of items taken from the history, because its last session continues.")
     notes: list[str]
 
 

@@ -21,8 +21,8 @@ from lightgc2n.serving.logs import log
 
 SHORT = 12  # characters of a checksum that are shown
 LONGEST_PAUSE = 60.0  # seconds between two attempts to load the same bundle
-MOST_DOUBLINGS = 10  # of that pause
-MOST_ORIGINS = 10  # of images, named one by one in a header
+MOST_DOUBLINGS = 10  # how often that pause is doubled
+MOST_ORIGINS = 10  # origins of images that a header lists
 ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?(?=/|$)")  # no sign that could end a directive
 Fingerprint = tuple[Any, ...]
 
@@ -36,7 +36,7 @@ class ServedBundle:
     checksum: str
     card: str
     titles: dict[str, str]
-    facts: dict[str, dict[str, Any]]  # what responses say of an item besides its id
+    facts: dict[str, dict[str, Any]]  # fields of an item in responses, besides its id
     device_files: frozenset[str]
     image_sources: tuple[str, ...]  # what the page's Content-Security-Policy allows images from
 
@@ -134,7 +134,7 @@ class BundleWatcher:
             await asyncio.sleep(self._seconds)
             try:
                 await self._look(executor)
-            except Exception as problem:  # keep watching, whatever went wrong
+            except Exception as problem:  # keep watching after any error
                 with suppress(Exception):
                     self._refuse(problem)
 

@@ -23,7 +23,7 @@ from lightgc2n.serving.logs import flush_logs, log, log_suppressed
 from lightgc2n.serving.service import Service
 from lightgc2n.serving.workers import BACKLOG
 
-SETTLING_SECONDS = 0.2  # for the request of a connection that was just accepted
+SETTLING_SECONDS = 0.2  # time for the request of a connection that was just accepted
 
 
 class Server(uvicorn.Server):

@@ -49,7 +49,9 @@ class Metrics:
         )
         self.lists = Counter("lightgc2n_lists", "Lists made.", ("fallback",), registry=here)
         self.batches = Histogram("lightgc2n_batch_rows", "Lists computed in one batch.", buckets=ROWS, registry=here)
-        self.reloads = Counter("lightgc2n_bundle_changes", "New bundles found.", ("outcome",), registry=here)
+        self.reloads = Counter(
+            "lightgc2n_bundle_changes", "Attempts to load a new bundle.", ("outcome",), registry=here
+        )
         self.stale = Gauge(
             "lightgc2n_bundle_stale",
             "1 while the bundle at the path cannot be loaded and an older one is served.",

@@ -9,7 +9,7 @@ from typing import Any
 from lightgc2n.config import parse_overrides, setting
 from lightgc2n.errors import SettingError
 
-MOST_QUERIES = 1000  # of one request
+MOST_QUERIES = 1000  # queries of one request
 MEBIBYTE = 2**20
 EVERY_ORIGIN = ("*", "null")  # sandboxed pages send Origin: null, and any website can open one
 
@@ -35,13 +35,13 @@ class Limits:
     )
     max_connections: int = setting(512, at_least=1, help="Open connections of a worker.")
     max_connections_per_client: int = setting(256, at_least=1, help="Open connections of one address.")
-    max_people: int = setting(64, at_least=1, help="Requests that wait for people to be found.")
-    max_people_per_client: int = setting(8, at_least=1, help="Of these, and of those being computed, one client's.")
+    max_people: int = setting(64, at_least=1, help="Requests that may wait for a thread that finds people.")
+    max_people_per_client: int = setting(8, at_least=1, help="Waiting and running requests of one client for people.")
     people_threads: int = setting(1, at_least=1, at_most=64, help="Threads that find people.")
-    seconds: float = setting(10.0, at_least=0.001, help="Time for a request to arrive and its answer to begin.")
+    seconds: float = setting(10.0, at_least=0.001, help="Time until a request has arrived and its response starts.")
     head_seconds: float = setting(10.0, at_least=0.001, help="Time for the head of a request to arrive.")
     idle_seconds: float = setting(75.0, at_least=0.001, help="Time that a connection may wait for its next request.")
-    send_seconds: float = setting(120.0, at_least=0.001, help="Time for a client to take the next 64 KiB of an answer.")
+    send_seconds: float = setting(120.0, at_least=0.001, help="Time for a client to read 64 KiB of a response.")
     drain_seconds: float = setting(
         1.0, at_least=0.0, help="Time after SIGTERM in which new connections are still answered."
     )

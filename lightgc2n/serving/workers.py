@@ -20,9 +20,9 @@ from lightgc2n.serving.logs import flush_logs, log, set_up_logs
 from lightgc2n.serving.settings import ServiceSettings
 
 BACKLOG = 2048
-CHECK_SECONDS, RESTART_SECONDS = 0.2, 5.0  # between checks of the workers, and between two restarts of one
+CHECK_SECONDS, RESTART_SECONDS = 0.2, 5.0  # seconds between checks of the workers, and between two restarts of one
 STARTUP_SECONDS = 30.0  # a worker that fails this early would fail again
-SWITCH_SECONDS = 0.001  # after which a Python thread yields to others
+SWITCH_SECONDS = 0.001  # a Python thread yields to others after this time
 ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
 SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the folder that workers share; prometheus_client reads it on import
 

@@ -317,15 +317,15 @@ class PostgresDatabase:
         except self._timeout:
             raise StoreUnavailableError(f"{self.name}: no connection within {self._wait:.0f} s. Try again.") from None
         except self._psycopg.errors.DiskFull as problem:
-            raise StoreFullError(f"{self.name}: {_first_line(problem)}.") from None
+            raise StoreFullError(f"{self.name}: {first_line(problem)}.") from None
         except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as problem:
             self._pool.check()  # after a restart of the server, drop all connections that are broken
-            raise StoreUnavailableError(f"{self.name}: {_first_line(problem)}. Try again.") from None
+            raise StoreUnavailableError(f"{self.name}: {first_line(problem)}. Try again.") from None
         except (self._psycopg.ProgrammingError, self._psycopg.InternalError) as problem:
             if problem.sqlstate is None:  # not of the server: our own mistake
                 raise
             # No right to a table, a server that may only read, tables that are gone.
-            raise StoreUnavailableError(f"{self.name}: {_first_line(problem)}.") from None
+            raise StoreUnavailableError(f"{self.name}: {first_line(problem)}.") from None
 
 
 class _PostgresSession:
@@ -363,5 +363,6 @@ def _require_durable_commits(connection: Any) -> None:
     )
 
 
-def _first_line(problem: Exception) -> str:
+def first_line(problem: Exception) -> str:
+    """Return the first line of the message of a driver, without a full stop."""
     return str(problem).partition("\n")[0].rstrip(". ") or type(problem).__name__

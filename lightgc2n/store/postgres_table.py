@@ -11,7 +11,7 @@ from typing import Any
 
 from lightgc2n.errors import DataError, MissingExtraError, SettingError
 from lightgc2n.progress import step
-from lightgc2n.store.databases import StoreUnavailableError, database_name
+from lightgc2n.store.databases import StoreUnavailableError, database_name, first_line
 
 CONNECT_SECONDS = 10
 # Dates as ISO 8601 in UTC, whatever the server's defaults are.
@@ -38,9 +38,9 @@ def queried_table(url: str, query: str) -> Iterator[Path]:
             with psycopg.connect(url, connect_timeout=CONNECT_SECONDS, options=OPTIONS) as connection:
                 _copy(connection, text, path)
         except psycopg.OperationalError as problem:
-            raise StoreUnavailableError(f"{database_name(url)}: {_first_line(problem)}") from None
+            raise StoreUnavailableError(f"{database_name(url)}: {first_line(problem)}.") from None
         except psycopg.Error as problem:
-            raise DataError(f"--query: {database_name(url)}: {_first_line(problem)}") from None
+            raise DataError(f"--query: {database_name(url)}: {first_line(problem)}.") from None
         yield path
 
 
@@ -55,7 +55,3 @@ def _copy(connection: Any, query: str, path: Path) -> None:
         for block in rows:
             file.write(block)
             progress.advance(len(block))
-
-
-def _first_line(problem: Exception) -> str:
-    return f"{str(problem).partition(chr(10))[0].rstrip('. ')}."

@@ -47,7 +47,7 @@ class Progress:
 
     epochs: int = 0  # finished epochs
     best_epoch: int = -1
-    best_value: float = -1.0  # of the validation metric
+    best_value: float = -1.0  # best value of the validation metric
     seconds: float = 0.0  # spent on training, without evaluation
     ended_by: str = ""  # patience, budget, forget or counted; empty while it is unfinished
     peak_bytes: int = 0  # the largest peak memory of all processes that trained it

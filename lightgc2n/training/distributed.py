@@ -1,4 +1,4 @@
-"""Several processes train one model: divided by accounts (the LightGC2N family), or each batch divided by its rows.
+"""Several processes train one model, divided by accounts (the LightGC2N family) or by the rows of each batch.
 
 Worker 0 is the process of the caller; it writes an ordinary run. When a worker is lost, all start again from the
 checkpoint of the last epoch.
@@ -45,9 +45,9 @@ from lightgc2n.training.runs import FROM, RunPlan, load_run, read_run, sole_trai
 from lightgc2n.training.worker_steps import ManyProcesses, PartOfAccounts, PartOfRows
 
 ACCOUNTS, ROWS = "accounts", "rows"  # ways to divide a model
-WORKERS = "workers"  # in run.json: the number of workers
+WORKERS = "workers"  # key in run.json: the number of workers
 SECONDS_TO_ANSWER = 1800.0  # a worker that does not answer an exchange for so long is lost
-SECONDS_TO_REPORT = 5.0  # for the worker that failed first, after another noticed
+SECONDS_TO_REPORT = 5.0  # time for the worker that failed first to report its error, once another worker failed
 POLL_SECONDS = 0.1
 MOST_ATTEMPTS = 5  # without a finished epoch between them
 

@@ -38,11 +38,11 @@ from lightgc2n.training.checkpoints import (
 from lightgc2n.training.cuda_graph import WARM_UP, CapturedStep
 
 BUDGET = "budget"  # Progress.ended_by of a run that has trained all its epochs
-COUNTED = "counted"  # of a simple baseline, which has no epochs
-FORGET = "forget"  # of a run that `forget` changed before its training ended: its optimizer's state was removed
+COUNTED = "counted"  # the run of a simple baseline, which has no epochs
+FORGET = "forget"  # `forget` removed the optimizer's state of a run before its training ended
 FEWEST_STEPS, FEWEST_SECONDS = 500, 10.0  # a run with fewer of both gets no estimate
 MOST_MEASURED, SECONDS_MEASURED = 20, 1.0
-LARGEST_FACTOR = 4.0  # of the learning rate; larger ones were not measured
+LARGEST_FACTOR = 4.0  # largest increase of the learning rate; larger ones were not measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class TrainingConfig:
 
 
 class OneProcess:
-    """What the loop does differently where several processes train one model: this class is one process alone."""
+    """The steps of the loop that differ when several processes train one model; this class is a single process."""
 
     leads = True  # whether this process writes the run
 
@@ -175,7 +175,7 @@ def rows_per_step(model: Model, accounts: int, config: TrainingConfig) -> int:
 
 
 def learning_rate_for(rows: int, config: TrainingConfig) -> float:
-    """The learning rate of a step with so many sequences; `config` has that of `batch_size` sequences."""
+    """The learning rate of a step with this many sequences; `config` has the rate for `batch_size` sequences."""
     return config.learning_rate * min(LARGEST_FACTOR, math.sqrt(rows / config.batch_size))
 
 
@@ -287,7 +287,7 @@ def _end(progress: Progress, config: TrainingConfig, selecting: bool) -> str:
 
 
 def _epoch_line(row: Row, progress: Progress, config: TrainingConfig, steps: int) -> str:
-    """The progress line of an epoch: losses, validation, speed, the most time left, and memory."""
+    """The progress line of an epoch: losses, validation, speed, an upper bound of the time left, and memory."""
     terms = [f"{name} {value:.3f}" for name, value in row.items() if name not in ("epoch", "seconds", "validation")]
     if "validation" in row:
         terms.append(f"validation MRR@20 {100 * row['validation']:.2f} % (best {100 * progress.best_value:.2f} %)")
@@ -316,7 +316,7 @@ def resume_from(folder: Path) -> Path:
 
 
 def was_still_improving(progress: Progress) -> bool:
-    """Whether a run ended by its most epochs while validation still improved: it was stopped too early."""
+    """Whether a run reached its maximum number of epochs while validation still improved."""
     return progress.ended_by == BUDGET and progress.best_epoch == progress.epochs - 1
 
 

@@ -38,7 +38,7 @@ class Refreshed:
 
     events: int
     newest: str | None  # the time of the newest event, where times are known
-    new_items: int  # with events, and unknown to the run before
+    new_items: int  # items with events that the run did not have before
     new_accounts: int
 
 

@@ -50,7 +50,7 @@ from lightgc2n.training.checkpoints import (
 from lightgc2n.training.loop import TrainingConfig
 
 RUN, TESTED = "run.json", "results.json"
-REFRESHED = "refreshed"  # in run.json of a run whose counts are of all events of its data
+REFRESHED = "refreshed"  # key in run.json: the counts of the run include all events of its data
 DEFAULT_MODEL = "lightgc2n-plus"
 FROM = option("--from", "from_run=")
 TRAIN = option("lightgc2n train DIR --out RUN", "lightgc2n.train(data, out=RUN)")
@@ -79,7 +79,7 @@ class RunPlan:
     data: Path
     model: str
     domain: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)  # of the model, where they differ from its defaults
+    settings: dict[str, Any] = field(default_factory=dict)  # settings of the model that differ from its defaults
     split: SplitConfig = field(default_factory=SplitConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     from_run: Path | None = None  # the run whose weights it starts from
@@ -325,14 +325,14 @@ def versions() -> dict[str, str]:
 
 
 def _origin(run: Path) -> dict[str, Any]:
-    """Return the facts about the run of a warm start that stay known when that run is removed."""
+    """Return the facts about the run of a warm start, which are stored because that run may be removed."""
     description = read_run(run)
     epochs = epochs_before(run) + load_checkpoint(run / BEST)[2].epochs
     return {"run": str(run.resolve()), "data": description["data"], "epochs": epochs}
 
 
 def is_refreshed(folder: Path) -> bool:
-    """Return whether the counts of a run are of all events of its data, those after its split included."""
+    """Return whether the counts of a run include all events of its data, also those after its split."""
     return REFRESHED in read_run(folder)
 
 

@@ -40,7 +40,7 @@ class ManyProcesses(OneProcess):
 
     def __init__(self, workers: Workers) -> None:
         self.workers, self.leads = workers, workers.number == 0
-        self.weight = 1.0  # of this worker's terms in the loss of the whole batch
+        self.weight = 1.0  # weight of this worker's terms in the loss of the whole batch
         self.squared_norm = torch.zeros(())
 
     def backward(self, model: Model, terms: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -73,14 +73,14 @@ class ManyProcesses(OneProcess):
             )
 
     def resume(self, model: Model, optimizer: Adam, folder: Path) -> Progress:
-        """Load the checkpoint of a run, which worker 0 has."""
-        found: dict[str, Tensor] = {}
+        """Load the checkpoint of a run, which worker 0 reads and sends to the others."""
+        checkpoint: dict[str, Tensor] = {}
         progress = Progress()
         if self.leads and resume_from(folder).is_file():
             tensors, moments, progress = load_checkpoint(resume_from(folder))
-            found = tensors | {f"{OPTIMIZER}{name}": tensor for name, tensor in moments.items()}
-        own = self.workers.share_json({"progress": asdict(progress), "tensors": _shapes(found)})
-        received = self.share_checkpoint(model, found, own["tensors"])
+            checkpoint = tensors | {f"{OPTIMIZER}{name}": tensor for name, tensor in moments.items()}
+        own = self.workers.share_json({"progress": asdict(progress), "tensors": _shapes(checkpoint)})
+        received = self.share_checkpoint(model, checkpoint, own["tensors"])
         if received:
             model.load_state_dict({name: one for name, one in received.items() if not name.startswith(OPTIMIZER)})
             moments = {
@@ -90,13 +90,13 @@ class ManyProcesses(OneProcess):
         return Progress(**own["progress"])
 
     def share_checkpoint(
-        self, model: Model, found: dict[str, Tensor], shapes: dict[str, tuple[list[int], str]]
+        self, model: Model, checkpoint: dict[str, Tensor], shapes: dict[str, tuple[list[int], str]]
     ) -> dict[str, Tensor]:
-        """Return this worker's tensors of a checkpoint, which worker 0 has found."""
-        return {name: self.share_tensor(found.get(name), *shape) for name, shape in shapes.items()}
+        """Return this worker's tensors of the checkpoint that worker 0 has read."""
+        return {name: self.share_tensor(checkpoint.get(name), *shape) for name, shape in shapes.items()}
 
-    def share_tensor(self, found: Tensor | None, shape: list[int], kind: str) -> Tensor:
-        tensor = torch.empty(shape, dtype=getattr(torch, kind)) if found is None else found.clone()
+    def share_tensor(self, sent: Tensor | None, shape: list[int], kind: str) -> Tensor:
+        tensor = torch.empty(shape, dtype=getattr(torch, kind)) if sent is None else sent.clone()
         self.workers.copy_from_first([tensor])
         return tensor
 
@@ -140,22 +140,22 @@ class PartOfAccounts(ManyProcesses):
         return replace(part, items=items, item_share=torch.from_numpy(share.astype(np.float32)))
 
     def share_checkpoint(
-        self, model: Model, found: dict[str, Tensor], shapes: dict[str, tuple[list[int], str]]
+        self, model: Model, checkpoint: dict[str, Tensor], shapes: dict[str, tuple[list[int], str]]
     ) -> dict[str, Tensor]:
         own = model.state_dict()
         held = {name: own[name] for name in HELD if name in shapes}
         return held | {
-            name: self._own_rows(found.get(name), shape, kind)
+            name: self._own_rows(checkpoint.get(name), shape, kind)
             if is_of_accounts(name)
-            else self.share_tensor(found.get(name), shape, kind)
+            else self.share_tensor(checkpoint.get(name), shape, kind)
             for name, (shape, kind) in shapes.items()
             if name not in HELD
         }
 
-    def _own_rows(self, found: Tensor | None, shape: list[int], kind: str) -> Tensor:
+    def _own_rows(self, sent: Tensor | None, shape: list[int], kind: str) -> Tensor:
         own = torch.empty(self.part.train.accounts, *shape[1:], dtype=getattr(torch, kind))
         count = self.workers.count
-        self.workers.scatter(None if found is None else [found[worker::count] for worker in range(count)], own)
+        self.workers.scatter(None if sent is None else [sent[worker::count] for worker in range(count)], own)
         return own
 
     def save(self, path: Path, model: Model, optimizer: Adam | None, progress: Progress) -> None:

@@ -20,8 +20,11 @@ def refusal(*words: object) -> str:
     ("words", "wanted"),
     [
         (("train", "--plan", "p", "--out", "o", "--threads", 2), "--threads needs --cluster"),
-        (("train", "--plan", "p", "--out", "o", "--only", "x", *CLUSTER), "--only does not go with --cluster"),
-        (("train", "--plan", "p", "--out", "o", "--side-by-side", 2, *CLUSTER), "--side-by-side does not go with"),
+        (("train", "--plan", "p", "--out", "o", "--only", "x", *CLUSTER), "--only cannot be combined with --cluster"),
+        (
+            ("train", "--plan", "p", "--out", "o", "--side-by-side", 2, *CLUSTER),
+            "--side-by-side cannot be combined with",
+        ),
         (("train", "--plan", "p", "--out", "o", "--device", "cuda:1", *CLUSTER), "a cluster takes cpu or cuda"),
         (("recommend", "r", "--account", "a", *CLUSTER), "--cluster is for the lists of all accounts"),
         (("recommend", "r", "--all", "--out", "lists.csv", *CLUSTER), "give --out DIR"),

@@ -96,7 +96,7 @@ def test_a_damaged_or_foreign_bundle_is_refused(page: Any, folders: dict[str, Pa
     whole[-5] ^= 1
     weights.write_bytes(whole)
     for text, message in (
-        (said, "weights.safetensors: not what it was when it was written"),
+        (said, "weights.safetensors: its checksum differs from SHA256SUMS"),
         (said.replace('"schema": 3', '"schema": 9'), "A bundle of schema 9; this page reads 2 and 3"),
         ('{"format": "other"}', "This is not a bundle of lightgc2n"),
     ):

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from lightgc2n.baselines.pi_net.batched_rnn import Parts, Prepared
 from lightgc2n.baselines.pi_net.gated_unit import GatedUnit, drawn
 from lightgc2n.baselines.pi_net.shared_filter import FilterUnit, Transfer, TransferInputs
+from lightgc2n.layers.attention import softmax_over
 
 TINY = 1e-10
 
@@ -174,7 +175,7 @@ def attend_over_time(
     best_so_far = pad(fits.cummax(dim=2).values, (0, 0, 1, 0))
     best = best_so_far.take_along_dim(queries_shown[:, None, :, None], dim=2)
     shown = _first(keys_shown, states.shape[2])[:, None]
-    return masked_softmax(best, shown) @ states
+    return softmax_over(shown, best) @ states
 
 
 def attend_over_roles(
@@ -185,11 +186,6 @@ def attend_over_roles(
     best = fits.masked_fill(~shown, torch.finfo(fits.dtype).min).amax(dim=2)
     weights = (best * shown.any(dim=2)).softmax(dim=1)
     return (weights[..., None] * pooled).sum(dim=1)
-
-
-def masked_softmax(logits: Float[Tensor, "*rows N"], known: Bool[Tensor, "*others N"]) -> Float[Tensor, "*rows N"]:
-    """The softmax over known entries; all zeros where none is known."""
-    return logits.masked_fill(~known, torch.finfo(logits.dtype).min).softmax(dim=-1) * known
 
 
 def _first(count: Int[Tensor, "B Q"], width: int) -> Bool[Tensor, "B Q N"]:

@@ -27,8 +27,8 @@ from lightgc2n.models.contract import Model
 # Nodes are initialised uniformly between minus this and this. Time vectors have entries near one, so much shorter node
 # vectors hardly count: they learn faster from large data, but collapse on small data.
 FIRST_REACH = 1.0
-BLOCK_FLOATS = 2**24  # of second-order neighbours that are gathered at once
-CACHED_FLOATS = 2**27  # of item vectors that an evaluation caches
+BLOCK_FLOATS = 2**24  # size of the second-order neighbours that are gathered at once
+CACHED_FLOATS = 2**27  # size of the item vectors that an evaluation caches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +202,7 @@ class TGSRec(Model):
         )
         repeated = pad(
             wrong == target[:, None], (1, 0), value=False
-        )  # a sampled item that equals the target is no negative
+        )  # a sampled item that equals the target is ignored
         return {
             "next_item": softmax_loss(scores.masked_fill(repeated, torch.finfo(scores.dtype).min)),
             "penalty": self.config.penalty * self._size(account, target, wrong.flatten()),

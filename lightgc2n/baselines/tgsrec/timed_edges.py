@@ -37,7 +37,7 @@ class RankEdges(nn.Module):
     first: Int[Tensor, "E"]  # the first event of the same log
     drawn: Int[Tensor, "M S"]  # -1: none
     step: Int[Tensor, "S"]
-    frequencies = (0.0, -2.0)  # for one to a hundred places
+    frequencies = (0.0, -2.0)  # powers of ten: ages of one to a hundred places
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class DayEdges(nn.Module):
     step: Int[Tensor, "S"]
     order: Int[Tensor, "E"]  # edges by item, then by day
     key: Float[Tensor, "E"]
-    frequencies = (1.0, -3.0)  # for hours to years
+    frequencies = (1.0, -3.0)  # powers of ten: ages of hours to years
 
     def __init__(self, tensors: dict[str, Tensor], neighbours: int, period: float) -> None:
         super().__init__()

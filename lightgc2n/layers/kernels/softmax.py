@@ -8,7 +8,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-COLUMNS = 4096  # that one program reads at a time
+COLUMNS = 4096  # columns that one program reads at a time
 
 
 def log_totals(logits: Float[Tensor, "R J"]) -> Float[Tensor, "R 1"]:

@@ -15,7 +15,7 @@ from lightgc2n.layers.kernels.squash import grid_of
 
 BLOCK = 32  # items that one program takes
 SMALLEST_SQUARE = tl.constexpr(1e-12)  # `subspaces.SMALLEST_SQUARE`
-SMALLEST_LENGTH = tl.constexpr(1e-12)  # of torch.nn.functional.normalize
+SMALLEST_LENGTH = tl.constexpr(1e-12)  # the eps of torch.nn.functional.normalize
 
 
 def align(

@@ -47,7 +47,7 @@ def part_of_graph(part: AccountPart, events: str, workers: Workers) -> Sequentia
 
 
 def build_part(name: str, config: LightGC2NConfig, part: AccountPart, workers: Workers) -> LightGC2N:
-    """Build the model of a worker; its weights are those rows of the whole model's that it holds."""
+    """Build the model of a worker: its weights are its rows of the whole model's weights."""
     refuse_negatives_of_the_batch(name, config)
     model = make_variant(name, config, part_of_graph(part, config.graph_events, workers))
     if not isinstance(model.convolution, NoConvolution):
@@ -65,7 +65,7 @@ class PartScorer:
 
     @torch.no_grad()
     def encode(self) -> tuple[Encoded, Float[Tensor, "W"]]:
-        """What the model encodes, and the mean of the accounts of all workers, which unseen accounts start from."""
+        """The encoding of the model, and the mean of the accounts of all workers, which unseen accounts start from."""
         active = self.model.graph.held_offsets.diff() > 0
         rows = self.model.account_embeddings[active]
         sums = torch.cat([rows.sum(dim=0, dtype=torch.float64), active.sum()[None]])

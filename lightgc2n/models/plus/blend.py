@@ -4,8 +4,8 @@
              + v · log( π_0 · p(i) + Σ_s π_s · p_s(i) )
 
 p is the softmax of the learned scores, p_s the share of the item by source s. The learned model alone is w = 1 and all
-other weights 0; the fit is pulled towards it. Blended are the 100 best items by p and all items with counted evidence;
-all others come behind them. The weights are fitted to the best of these alone, which orders the top of a list best.
+other weights 0; the fit is pulled towards it. The 100 best items by p and all items with counted evidence are blended;
+all others rank below them. The weights are fitted to the best of these alone, which orders the top of a list best.
 The mixture π is fitted by expectation maximisation, the weights by Newton's method on the cross-entropy.
 Each source turns a history into shares of the items; a share is 0 where the source knows nothing.
 Shapes: B or Q queries, T events, M items, K items kept, N newest events, S sources, C candidates, W weights or columns.
@@ -36,9 +36,9 @@ DECIMALS = 4
 class Candidates:
     """The candidates of queries; of a query with fewer than C of them, the rest is padding."""
 
-    shares: Float[Tensor, "Q C S_and_one"]  # of the learned model first, then of each source
+    shares: Float[Tensor, "Q C S_and_one"]  # the share by the learned model, then by each source
     exists: Bool[Tensor, "Q C"]
-    place: Int[Tensor, "Q"]  # of the target among the candidates; -1 where it is not one
+    place: Int[Tensor, "Q"]  # the index of the target among the candidates; -1 if it is not a candidate
     target_shares: Float[Tensor, "Q S_and_one"]
 
     @classmethod
@@ -290,7 +290,7 @@ def probabilities(scores: Float[Tensor, "B M"], rankable: Bool[Tensor, "M"]) -> 
 
 
 def features(shares: Float[Tensor, "Q C S_and_one"], mixture: Float[Tensor, "S_and_one"]) -> Float[Tensor, "Q C W"]:
-    """What the weights are multiplied with, in their order."""
+    """The factors of the weights, in the order of the weights."""
     learned = shares[..., :1].log().clamp(min=LEAST_LOG)
     counted = [torch.log1p(shares[..., 1:] / scale) for scale in SCALES]
     pairs = torch.stack(counted, dim=-1).flatten(-2)
@@ -348,7 +348,7 @@ def fading(
 
 
 def own_followers(batch: Batch, items: int) -> Float[Tensor, "B M"]:
-    """What came up to five events after earlier occurrences of the newest item, in this history alone."""
+    """The items that came up to five events after earlier occurrences of the newest item, in this history alone."""
     places = torch.arange(batch.history.shape[1], device=batch.history.device)
     earlier = (batch.history == batch.last[:, None]) & (places < batch.length[:, None] - 1)
     following = torch.zeros_like(batch.history, dtype=torch.float32)

@@ -36,7 +36,7 @@ from lightgc2n.models.plus.transitions import (
 )
 from lightgc2n.models.plus.trends import NoTrends, ScoredQueries, Trends
 
-INITIAL_DEVIATION = 0.05  # of the item vectors
+INITIAL_DEVIATION = 0.05  # standard deviation of the initial item vectors
 Bonus = tuple[Int[Tensor, "Q W"], Float[Tensor, "Q W"]]  # items, and what is added to the score of each
 # Tensors that a warm start remaps by item id or copies whole; an ablation lacks some of them.
 WARM_START = {

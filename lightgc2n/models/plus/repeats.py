@@ -65,7 +65,7 @@ class RankInputs:
     before: Float[Tensor, "B T"]  # the scores of the earlier items; minus infinity where there is none
     bonus: Float[Tensor, "B T"]
     is_target: Bool[Tensor, "B T"]
-    best: Float[Tensor, "B C"]  # of all other items only the best can push a target beyond the cutoff
+    best: Float[Tensor, "B C"]  # the best scores of other items; only these can push a target beyond the cutoff
     cutoff: int
 
     @classmethod

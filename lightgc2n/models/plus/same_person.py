@@ -80,7 +80,7 @@ class PersonState(nn.Module):
         """The state after every event; it depends on no later event, so padding needs no mask.
 
         Args:
-            kept: what dropout keeps, from `draw_kept`; drawn here where it is empty.
+            kept: the dropout masks of `draw_kept`; drawn here if empty.
         """
         kept_events, kept_pooled, kept_hidden = kept or (None, None, None)
         events = self._dropped(events, kept_events)
@@ -98,7 +98,7 @@ class PersonState(nn.Module):
         return likeness * (self.fading.exp()[:, ages.clamp(min=0)] * (ages >= 0))
 
     def draw_kept(self, logs: int, places: int) -> tuple[Bool[Tensor, "B T _"], ...]:
-        """What dropout keeps of the events, the pooled values and the hidden layer of a whole batch.
+        """The dropout masks of the events, the pooled values and the hidden layer for a whole batch.
 
         On a CPU these are the draws that `dropout` would make, so blocks of any size train the same weights.
         """

@@ -26,7 +26,7 @@ class TrainingQueries:
     target: Int[Tensor, "Q"]
     share: Float[Tensor, "Q"]  # the weight in the loss
     moment: Float[Tensor, "Q"] | None  # the day of the target since 1970, where times are known
-    kept: Kept = ()  # what dropout keeps; drawn on use where it is empty
+    kept: Kept = ()  # the dropout masks; drawn on use where it is empty
 
     @classmethod
     def of(cls, batch: TrainingBatch, longest: int) -> "TrainingQueries":

@@ -103,7 +103,7 @@ class OwnTransitions:
     before_known: Float[Tensor, "Q R"]  # 0 where the log starts later
     after: Int[Tensor, "Q R"]  # the target first
     after_known: Float[Tensor, "Q R"]  # 0 where the log ends earlier
-    weights: Float[Tensor, "R R"]  # what a transition from one of `before` to one of `after` counts
+    weights: Float[Tensor, "R R"]  # the count of a transition from an item of `before` to one of `after`
 
     @classmethod
     def around(cls, batch: TrainingBatch, at: Int[Tensor, "Q"], reach: int) -> "OwnTransitions":
@@ -183,7 +183,7 @@ class Transitions(nn.Module):
             for step in range(future.shape[-1]):
                 counts = counts - future[..., step, None] * ((columns == after[:, step, None, None]) & real)
             leaving = leaving - future.sum(dim=-1)
-        share_per_floor = 1 / ((leaving + self.shrinking.exp()) * self.floor.exp())  # of a single follower
+        share_per_floor = 1 / ((leaving + self.shrinking.exp()) * self.floor.exp())  # for a follower with count 1
         weight = (self.weight + self.person * likeness) * known
         bonus = weight[..., None] * torch.log1p(counts * share_per_floor[..., None])
         return columns.flatten(1).long(), bonus.flatten(1)

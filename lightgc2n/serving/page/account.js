@@ -42,12 +42,12 @@ const visit = Math.random().toString(36).slice(2); // an event that is sent twic
 const PARTS = ["summary", "people", "marks", "chosen", "jump", "lists", "whatif"];
 
 /**
- * Draws accounts into `place`. `about()` describes the model; `opened(account)` is called with the account that is shown, `search()` when another is to
- * be looked for.
+ * Draws accounts into `place`. `about()` describes the model; `opened(account)` is called with the account that is shown,
+ * `search()` to search for another.
  */
 export function accountView(place, about, opened, search) {
   const parts = Object.fromEntries(PARTS.map((name) => [name, element("div", { class: `part-${name}` })]));
-  let now = null; // what parts.js draws
+  let now = null; // the state that parts.js draws
   let keeps = false; // whether the service has a store for new events
   let turn = 0; // number of the newest request; older responses are discarded
 
@@ -115,11 +115,11 @@ export function accountView(place, about, opened, search) {
     const { account, timed, base, stored } = now;
     place.setAttribute("aria-busy", "true");
     try {
-      const first = now.start ?? ask(account, base, timed).then((found) => called(stored, base, base, found));
-      const [start, found] = await Promise.all([first, ask(account, entries, timed)]);
+      const first = now.start ?? ask(account, base, timed).then((answer) => called(stored, base, base, answer));
+      const [start, answer] = await Promise.all([first, ask(account, entries, timed)]);
       if (mine !== turn) return;
       now = { ...now, start, entries, past, problem: null };
-      now.answer = isEdited(now) ? called(start, base, entries, found) : stored;
+      now.answer = isEdited(now) ? called(start, base, entries, answer) : stored;
       draw();
       say(isEdited(now) ? `${sentence} ${headline(now.answer, account)}. ${effect(now)}` : sentence);
     } catch (problem) {
@@ -140,7 +140,7 @@ export function accountView(place, about, opened, search) {
   const remove = (keys, sentence) => edit(without(now.entries, keys), sentence);
   const restore = (keys, sentence) => edit(withAgain(now.entries, keys), sentence);
 
-  /** Stores what was added, as events of now; the account is then shown as it is stored. */
+  /** Stores the added events with the present time, then shows the stored account. */
   async function keep() {
     const { account } = now;
     const events = added(now).map(({ item, key }) => ({ account, item, id: `page-${visit}-${key}` }));
@@ -172,7 +172,7 @@ export function accountView(place, about, opened, search) {
   function build() {
     parts.whatif.setAttribute("role", "region");
     parts.whatif.setAttribute("aria-label", "What if");
-    const later = now.timed ? hint("It becomes a session of its own, a day after the last one.") : null;
+    const later = now.timed ? hint("It is added as a separate session, a day after the newest one.") : null;
     const adding = element("div", {}, addition(add).box, later);
     const tools = element("div", { class: "tools" }, parts.chosen, adding);
     show(
@@ -184,7 +184,7 @@ export function accountView(place, about, opened, search) {
       section(
         "next",
         "The whole lists",
-        hint("↻ this person had it before; in a list for all, someone had · + what if they have this next?"),
+        hint("↻ this person had this item before; in a list for all, anybody had · + add this item to the history"),
         parts.jump,
         parts.lists,
       ),
@@ -209,7 +209,7 @@ export function accountView(place, about, opened, search) {
     refocus(place, focused);
   }
 
-  /** With several people their cards, and the whole lists further down; else the only list beside the card. */
+  /** Several people: their cards, and the full lists below. One person: the list beside the card. */
   function drawPeople() {
     const several = now.answer.count > 1;
     const whole = document.getElementById("next");
@@ -259,7 +259,7 @@ async function ask(account, entries, timed) {
   return { ...nobody, account, account_list: list };
 }
 
-/** An answer about `entries` with the letters that its people had in an earlier one about `base`. */
+/** The response about `entries`, with the letters of people in the earlier response about `base`. */
 function called(earlier, base, entries, answer) {
   return renamed(answer, lettersFor(eventsByKey(base, earlier), eventsByKey(entries, answer), answer.people));
 }
@@ -288,7 +288,7 @@ function jump(event) {
   section.querySelector("h2").focus({ preventScroll: true });
 }
 
-/** The element that had the focus was drawn anew: its successor gets it, or else what the change can be undone by. */
+/** Restores the focus after a redraw: to the same control, or to the one that undoes the change. */
 function refocus(place, { key, focus }) {
   if (!key && !focus) return;
   const same = place.querySelector(key ? `.mark[data-key="${key}"]` : `[data-focus="${focus}"]`);

@@ -12,8 +12,8 @@ export class ServiceError extends Error {
 const HEADINGS = {
   0: "The service does not answer",
   401: "A key is needed",
-  404: "That is not known here",
-  429: "Too many questions at once",
+  404: "Not found",
+  429: "Too many requests at once",
   503: "The service is busy",
 };
 
@@ -21,12 +21,12 @@ let key = null; // kept in memory only
 let asking = null; // the open key prompt, if there is one
 let askForKey = async () => null;
 
-/** `question(wrong)` shows a form and gives the key, or null. */
+/** `question(wrong)` shows a form and returns the key, or null. */
 export function keysComeFrom(question) {
   askForKey = question;
 }
 
-/** The answer to a request as `fetch` gives it, with the key if there is one; asks for a key where one is needed. */
+/** The response to a request, sent with the key if there is one; prompts for a key where one is needed. */
 export async function fetched(path, options = {}) {
   for (let wrong = false; ; wrong = true) {
     const sent = key;
@@ -41,7 +41,7 @@ export async function fetched(path, options = {}) {
         asking = null;
       });
       const given = await asking;
-      if (given === null) throw new ServiceError(401, "unauthorised", "This service answers those who have a key.");
+      if (given === null) throw new ServiceError(401, "unauthorised", "This service requires an API key.");
       key = given;
     }
   }

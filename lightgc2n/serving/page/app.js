@@ -40,7 +40,7 @@ function open(account) {
 const openers = {
   account: () => {},
   model: () => {
-    known = null; // another bundle may be served by now
+    known = null; // the service may have loaded another bundle
     drawModel(part("panel-model"), about);
   },
   browser: () => drawBrowser(part("panel-browser"), about, view.current()),
@@ -78,7 +78,7 @@ function listenToTabs() {
   }
 }
 
-/** Where the address leads; an account's name stands behind a slash. */
+/** The tab and the account of the address: #tab or #account/ID. */
 function follow() {
   const [name, account] = location.hash.slice(1).split("/");
   if (!Object.hasOwn(openers, name)) return;
@@ -136,7 +136,7 @@ function drawSearch() {
   return { suggestions, chart };
 }
 
-/** The population and picked accounts, or the first accounts where the bundle has no such summary. */
+/** The population and example accounts, or the first accounts where the bundle has no such summary. */
 async function suggest({ suggestions, chart }) {
   try {
     const summary = await population();
@@ -189,7 +189,7 @@ function chips(place, label, rows) {
 function askForKey(wrong) {
   const dialog = part("key"),
     field = part("key-field");
-  part("key-wrong").textContent = wrong ? "The service does not take that key." : "";
+  part("key-wrong").textContent = wrong ? "The service does not accept this key." : "";
   field.value = "";
   dialog.returnValue = "";
   dialog.showModal();
@@ -198,7 +198,7 @@ function askForKey(wrong) {
   });
 }
 
-/** Where two of the same item stand side by side, pointing at one lights up the other. */
+/** Highlights the same item in the other lists while the pointer is on it. */
 function lightUpTwins() {
   const light = (event) => {
     const item = event.target.closest?.("[data-item]")?.dataset.item;

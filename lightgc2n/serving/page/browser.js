@@ -12,7 +12,7 @@ const MEGABYTE = 1e6;
 
 let opened = null; // the bundle, fetched once
 
-/** Draws into `place`; `current` is the account that is looked at, if one is. */
+/** Draws into `place`; `current` is the open account, or null. */
 export async function drawBrowser(place, about, current) {
   const result = element("div", { class: "result", "aria-live": "polite" });
   show(place, heading(), result);
@@ -48,7 +48,7 @@ function heading() {
     element(
       "p",
       { class: "lead" },
-      "The model is small enough to run where you are. The history goes in and the list comes out here; ",
+      "The model is small enough to run in a browser. The list is computed on this device; ",
       "the service is called only to compare.",
     ),
   );
@@ -58,7 +58,7 @@ function howToGetIt() {
   return element(
     "div",
     { class: "card howto" },
-    element("h2", {}, "One thing is missing"),
+    element("h2", {}, "onnxruntime-web is not installed"),
     element(
       "p",
       {},
@@ -114,7 +114,7 @@ async function run(place, query) {
     const round = performance.now() - started;
     const facts = [
       ["A list here, median", time(median(times))],
-      ["By the service, there and back", time(round)],
+      ["A list from the service, network included", time(round)],
       ["Starting the model", time(milliseconds)],
       ["Fetched for it", `${(bytes / MEGABYTE).toFixed(2)} MB`],
     ];
@@ -138,7 +138,7 @@ async function run(place, query) {
 const time = (milliseconds) => `${milliseconds.toFixed(milliseconds < 10 ? 2 : 0)}\u00a0ms`;
 const median = (values) => [...values].sort((one, other) => one - other)[Math.floor(values.length / 2)];
 
-/** How many people are found here, beside what the service finds. */
+/** The number of people that this browser estimates, beside the estimate of the service. */
 async function people(bundle, query) {
   if (!bundle.finder || !query.times) return [];
   const [{ analysed, findPeople }, { numbersOf }] = await Promise.all([
@@ -147,13 +147,13 @@ async function people(bundle, query) {
   ]);
   const started = performance.now();
   const newest = analysed(bundle.finder, numbersOf(bundle, query.history).numbers, query.times);
-  const found = findPeople(bundle.finder, newest.items, newest.times);
+  const here = findPeople(bundle.finder, newest.items, newest.times);
   const took = performance.now() - started;
   const { count } = await peopleIf({ history: query.history, times: query.times, k: 1 });
-  const agreed = count === found.count ? "as the service says" : `the service says ${inWords(count)}`;
+  const agreed = count === here.count ? "as the service says" : `the service says ${inWords(count)}`;
   return [
     ["Finding people here", time(took)],
-    ["People found here", `${found.count}, ${agreed}`],
+    ["People found here", `${here.count}, ${agreed}`],
   ];
 }
 
@@ -184,7 +184,7 @@ function verdict(answer, served) {
   const words = !same
     ? `The lists differ, from place ${from} on.`
     : swapped
-      ? `The same list as the service’s, but for ${swapped} places whose scores are as good as equal.`
+      ? `The same list as the service’s, except for ${swapped} places with nearly equal scores.`
       : `The same list as the service’s, all ${answer.items.length} places.`;
   return element(
     "p",

@@ -14,7 +14,7 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** A number for the style sheet; style attributes in markup are forbidden here, custom properties are not. */
+/** Sets custom properties for the style sheet; the content security policy forbids style attributes. */
 export function styled(made, properties) {
   for (const [name, value] of Object.entries(properties)) made.style.setProperty(name, value);
   return made;
@@ -42,7 +42,7 @@ export function waiting(sentence) {
   return element("p", { class: "waiting" }, sentence);
 }
 
-/** A failure in words, with a way out: `again` is called by a button that says `words`. */
+/** An error message with a button labelled `words` that calls `again`. */
 export function failure(problem, again, words = "Try again") {
   return element(
     "div",

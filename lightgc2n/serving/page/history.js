@@ -1,13 +1,13 @@
 // An editable history, and the effect of an edit on people and lists. No DOM and no requests here.
 //
-// An entry is {key, item, title, category, time, session, added, removed}. What is removed stays in its place, so that it can be
+// An entry is {key, item, title, category, time, session, added, removed}. A removed entry stays in its place, so that it can be
 // restored, and is left out of requests.
 
 const MINUTE = 60_000,
   DAY = 86_400_000;
-let additions = 0; // so far, so that no two have the same key
+let additions = 0; // counted, so that every added entry has its own key
 
-/** The entries of an answer of the service. */
+/** The entries of a response. */
 export function entriesOf(answer) {
   return answer.events.map((event, place) => ({
     key: `e${place}`,
@@ -36,7 +36,7 @@ export function withAgain(entries, keys) {
   return entries.map((entry) => (back.has(entry.key) ? { ...entry, removed: false } : entry));
 }
 
-/** One event more, as the newest: a session of its own a day later, or five minutes later in a session added before. */
+/** The entries and a new newest event: in its own session a day later, or in an added session five minutes later. */
 export function withAdded(entries, { item, title, categories }, timed, now) {
   const last = entries.at(-1);
   const session = last?.added ? last.session : "added";
@@ -52,7 +52,7 @@ function timeAfter(last, now) {
   return written(moment(last.time) + step, hours);
 }
 
-/** Milliseconds of a time as the service writes it, by the clock of the log. */
+/** Milliseconds of a time as the service writes it, in the time zone of the log. */
 export const moment = (time) => Date.parse(`${time.replace(" ", "T").padEnd(16, "T00:00")}:00Z`);
 
 const written = (milliseconds, hours) =>
@@ -70,7 +70,7 @@ export function question(account, entries, timed, k) {
   return request;
 }
 
-/** The event of each entry in the answer; of a long history the answer has only the newest events. */
+/** The event of each entry in the response, which has only the newest events of a long history. */
 export function eventsByKey(entries, answer) {
   const newest = answer.events.length ? kept(entries).slice(-answer.events.length) : [];
   return new Map(newest.map((entry, place) => [entry.key, answer.events[place]]));
@@ -79,7 +79,8 @@ export function eventsByKey(entries, answer) {
 /**
  * New letter -> letter to show, so that a person keeps their letter when others go.
  *
- * Whoever shares most events with a person of before is that person; who shares none gets a letter nobody had.
+ * A person keeps the letter of the earlier person with whom they share most events. Without shared events they get an
+ * unused letter.
  */
 export function lettersFor(before, after, people) {
   const shared = new Map();
@@ -95,13 +96,13 @@ export function lettersFor(before, after, people) {
     letters.set(now, was);
     taken.add(was);
   }
-  const had = new Set([...before.values()].map((event) => event.person));
-  const free = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZ"].filter((letter) => !had.has(letter));
+  const used = new Set([...before.values()].map((event) => event.person));
+  const free = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZ"].filter((letter) => !used.has(letter));
   for (const { name } of people) if (!letters.has(name)) letters.set(name, free.shift());
   return letters;
 }
 
-/** The same answer with people called by the letters to show. */
+/** The same response with the letters to show as the names of people. */
 export function renamed(answer, letters) {
   const called = (name) => letters.get(name) ?? name;
   const people = answer.people.map((person, place) => ({ ...person, name: called(person.name), place }));
@@ -110,7 +111,7 @@ export function renamed(answer, letters) {
   return { ...answer, events, people: people.sort((one, other) => one.name.localeCompare(other.name)) };
 }
 
-/** Item -> how far it moved up (negative: down), or "new"; and what is no longer there. */
+/** For each item the number of places it moved up (negative: down) or "new", and the items that left the list. */
 export function moves(before, after) {
   if (!before) return { moved: new Map(), gone: [] };
   const ranks = new Map(before.items.map((one) => [one.item, one.rank]));
@@ -123,10 +124,10 @@ export function moves(before, after) {
   return { moved, gone: before.items.filter((one) => !still.has(one.item)) };
 }
 
-/** The lists of an answer by name, in the order in which they stand side by side. */
+/** The lists of a response by name, in the order of display. */
 export function listsOf(answer) {
   const lists = answer.people.map((person) => [person.name, person.next]);
   if (answer.together) lists.push(["together", answer.together]);
-  // One person's list is the account's: it stands there once.
+  // With one person, their list is the account's list, so it is shown once.
   return new Map(answer.count === 1 ? lists : [...lists, ["account", answer.account_list]]);
 }

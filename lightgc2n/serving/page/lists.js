@@ -5,7 +5,7 @@ import { listsOf, moves } from "./history.js";
 import { thumbnails } from "./thumbnails.js";
 import { nameOf, quoted } from "./words.js";
 
-const NAMED = 3; // items that a sentence names before it stops
+const NAMED = 3; // items that a sentence names
 export const BEST = 5; // items on a card
 const HEADINGS = {
   together: ["Together", "good for everybody at once"],
@@ -15,8 +15,8 @@ const HEADINGS = {
 export const headingOf = (name) => HEADINGS[name] ?? [`Person ${name}`, "for them alone"];
 
 /**
- * All lists in full; `before` are those to compare with, or null. `seenBy(name)` gives the items that the person of a
- * list had before, or anybody. `add(item)`, if given, puts an item into the history.
+ * All lists in full; `before` are the lists to compare with, or null. `seenBy(name)` returns the items in the
+ * history of the person of a list, or of anybody. `add(item)`, if given, adds an item to the history.
  */
 export function drawLists(answer, before, seenBy, add) {
   const lists = listsOf(answer);
@@ -28,7 +28,7 @@ export function drawLists(answer, before, seenBy, add) {
   );
 }
 
-/** How many places of all lists are not what they were. */
+/** The number of places in all lists whose item changed. */
 export function movedPlaces(answer, before) {
   const earlier = listsOf(before);
   let moved = 0;
@@ -46,7 +46,7 @@ function column(name, list, earlier, compared, seen, add) {
     "section",
     { class: "list", id: `list-${name}`, "data-list": name, "aria-label": `Next: ${title}` },
     element("h3", {}, HEADINGS[name] ? null : badge(name), title),
-    element("p", { class: "remark" }, compared && !earlier ? "a list that was not there before" : remark),
+    element("p", { class: "remark" }, compared && !earlier ? "a new list" : remark),
     list.fallback ? element("p", { class: "flag" }, "Not personal: the most popular items") : null,
     rows.length ? element("ol", {}, rows) : element("p", { class: "none" }, "No item is left to list."),
     list.notes.length && !list.fallback ? element("p", { class: "gone" }, list.notes.join("; ")) : null,
@@ -76,9 +76,9 @@ export function bestItems(name, list, seen) {
 const shortened = (names) =>
   names.length > NAMED ? `${names.slice(0, NAMED).join(", ")} and ${names.length - NAMED} more` : listed(names);
 
-/** The sign of an item that the person of this list had before; in a list for all, that somebody had. */
+/** The mark of an item in the history of the person of this list; in a list for all, in the history of anybody. */
 function seenSign(name) {
-  const who = name in HEADINGS ? "had before" : `person ${name} had this before`;
+  const who = name in HEADINGS ? "in the history" : `in the history of person ${name}`;
   return element(
     "span",
     { class: "seen", title: who },
@@ -99,8 +99,8 @@ function row(item, thumbnail, move, seen, list, add) {
     add &&
       button("+", () => add(item), {
         class: "add",
-        "aria-label": `What if they have ${name} next?`,
-        title: "What if they have this next?",
+        "aria-label": `Add ${name} to the history`,
+        title: "Add this item to the history",
       }),
   );
 }

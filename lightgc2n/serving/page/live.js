@@ -1,28 +1,28 @@
-// Live quality by day as plots, and the decisions of the pipeline; both are asked for again while they are seen.
+// Live quality by day as plots, and the decisions of the pipeline; both are refreshed while they are visible.
 
 import { liveQuality } from "./api.js";
 import { button, counted, element, failure, say, show, styled } from "./dom.js";
 
 const AGAIN = 15_000; // milliseconds
 const WEEK = 7; // days of the summary
-const ROOM = 1.3; // height of a plot over its highest line
-const SHOWN = 10; // decisions before the others are folded
+const ROOM = 1.3; // height of a plot, relative to its highest line
+const SHOWN = 10; // decisions that are shown; the others are folded
 const METRICS = [
   ["mrr", "MRR@20", "the mean of 1 / place of what came next, among the first twenty"],
   ["rc", "RC@20", "what came next was among the first twenty"],
 ];
 const KINDS = { first: "first model", promoted: "promoted", kept: "live model kept", rollback: "rolled back" };
 
-/** A section that fills itself; it stays empty where the service has no store. */
+/** A section that loads live quality; it stays hidden where the service has no store. */
 export function liveSection() {
   const place = element("section", { class: "live", "aria-labelledby": "live-heading", hidden: true });
-  const update = async (asked = false) => {
+  const update = async (requested = false) => {
     try {
-      const found = await liveQuality();
-      place.hidden = found.recording === "off" && !found.promotions.length;
-      if (place.hidden || (!asked && place.contains(document.activeElement))) return; // the reader is in it
-      draw(place, found, () => update(true));
-      if (!asked) return;
+      const quality = await liveQuality();
+      place.hidden = quality.recording === "off" && !quality.promotions.length;
+      if (place.hidden || (!requested && place.contains(document.activeElement))) return; // the reader is in it
+      draw(place, quality, () => update(true));
+      if (!requested) return;
       place.querySelector("[data-focus]").focus({ preventScroll: true });
       say("Live quality is up to date.");
     } catch (problem) {
@@ -41,9 +41,9 @@ export function liveSection() {
   return place;
 }
 
-function draw(place, found, again) {
+function draw(place, quality, again) {
   const open = place.querySelector("details")?.open;
-  const scored = found.days.filter((day) => day.scored);
+  const scored = quality.days.filter((day) => day.scored);
   const refresh = button("Refresh", again, { "data-focus": "refresh-live" });
   show(
     place,
@@ -53,21 +53,21 @@ function draw(place, found, again) {
       element("h2", { id: "live-heading", tabindex: "-1" }, "How good it is now"),
       refresh,
     ),
-    ...(scored.length ? plots(scored, found, open) : [element("p", { class: "empty" }, waitingFor(found))]),
-    found.promotions.length ? decisions(found.promotions) : null,
+    ...(scored.length ? plots(scored, quality, open) : [element("p", { class: "empty" }, waitingFor(quality))]),
+    quality.promotions.length ? decisions(quality.promotions) : null,
   );
 }
 
-function waitingFor(found) {
-  if (found.recording === "off") return "This service has no store of events, so nothing is recorded.";
-  return "No event has arrived yet that the model could be asked about.";
+function waitingFor(quality) {
+  if (quality.recording === "off") return "This service has no store of events, so nothing is recorded.";
+  return "No event has been scored yet.";
 }
 
-function plots(scored, found, open) {
+function plots(scored, quality, open) {
   const newest = scored.slice(-WEEK);
   const [own, simple] = ["model", "baseline"].map((name) => mean(newest, name, "mrr"));
-  const share = total(found.days, "scored") / Math.max(total(found.days, "received"), 1);
-  const sampled = `${count(total(found.days, "scored"))} of ${count(total(found.days, "received"))} events were scored (${per(share, 0)})`;
+  const share = total(quality.days, "scored") / Math.max(total(quality.days, "received"), 1);
+  const sampled = `${count(total(quality.days, "scored"))} of ${count(total(quality.days, "received"))} events were scored (${per(share, 0)})`;
   return [
     element(
       "p",
@@ -81,13 +81,13 @@ function plots(scored, found, open) {
       { class: "plot-legend" },
       key("own", "the model that was live, mean of seven days"),
       key("each", "on each day"),
-      key("simple", `baseline, mean of seven days: ${found.baseline}`),
+      key("simple", `baseline, mean of seven days: ${quality.baseline}`),
       key("fresh", "a new model"),
     ),
     element(
       "p",
       { class: "hint" },
-      "Before an event is stored, the live model is asked what comes next, and so is a rule that only counts. ",
+      "Before each event is stored, the live model and a simple baseline rank all items. ",
       `${sampled}${share < 0.995 ? ", a random sample under load." : "."}`,
     ),
     numbers(scored, open),
@@ -113,13 +113,13 @@ function plot([metric, name, meaning], days) {
     });
   });
   const [first, last] = [days[0], days.at(-1)];
-  const told = `${name} by day, from ${per(first.model[metric])} on ${first.day} to ${per(last.model[metric])} on ${last.day}; baseline ${per(first.baseline[metric])} and ${per(last.baseline[metric])}`;
+  const description = `${name} by day, from ${per(first.model[metric])} on ${first.day} to ${per(last.model[metric])} on ${last.day}; baseline ${per(first.baseline[metric])} and ${per(last.baseline[metric])}`;
   return element(
     "figure",
     { class: "live-plot" },
     element("figcaption", {}, element("strong", {}, name), ` ${meaning}`),
     element("p", { class: "top-value", "aria-hidden": "true" }, per(most)),
-    element("div", { class: "days", role: "img", "aria-label": told }, columns),
+    element("div", { class: "days", role: "img", "aria-label": description }, columns),
     element(
       "p",
       { class: "ends", "aria-hidden": "true" },
@@ -156,7 +156,7 @@ function decisions(promotions) {
       "li",
       { class: one.kind },
       element("p", {}, element("strong", {}, `Round ${one.round}: ${KINDS[one.kind] ?? one.kind}`), ` · ${moment(one.at)}`),
-      element("p", { class: "hint" }, judged(one)),
+      element("p", { class: "hint" }, describe(one)),
     ),
   );
   const list = (some) => element("ol", { class: "decisions", reversed: true }, some);
@@ -169,12 +169,12 @@ function decisions(promotions) {
   );
 }
 
-function judged({ reason, judged: found, model }) {
+function describe({ reason, judged, model }) {
   const words = `${String(reason ?? "").replace(/^./, (letter) => letter.toUpperCase())}.`;
   const bundle = model ? ` Bundle ${model}.` : "";
-  if (!found) return words + bundle;
-  const sign = found.difference < 0 ? "−" : "+";
-  return `${words} On ${counted(found.questions, "event")} that neither had seen: MRR@20 ${found.mrr.toFixed(2)}\u00a0%, live ${found.live_mrr.toFixed(2)}\u00a0% (${sign}${Math.abs(found.difference).toFixed(2)}).${bundle}`;
+  if (!judged) return words + bundle;
+  const sign = judged.difference < 0 ? "−" : "+";
+  return `${words} On ${counted(judged.questions, "event")} that neither model has seen: MRR@20 ${judged.mrr.toFixed(2)}\u00a0%, live ${judged.live_mrr.toFixed(2)}\u00a0% (${sign}${Math.abs(judged.difference).toFixed(2)}).${bundle}`;
 }
 
 const total = (days, name) => days.reduce((sum, day) => sum + day[name], 0);

@@ -5,7 +5,7 @@ import { element } from "./dom.js";
 /** The elements of a text. `level` is added to headings, so that a card stands below the page's own. */
 export function rendered(text, level = 0) {
   const lines = text.split(/\r?\n/);
-  const found = [];
+  const elements = [];
   let place = 0;
   const taken = (fits) => {
     const from = place;
@@ -16,16 +16,16 @@ export function rendered(text, level = 0) {
     const line = lines[place];
     const heading = /^(#{1,6})\s+(.*)$/.exec(line);
     if (heading) {
-      found.push(element(`h${Math.min(heading[1].length + level, 6)}`, {}, ...inline(heading[2])));
+      elements.push(element(`h${Math.min(heading[1].length + level, 6)}`, {}, ...inline(heading[2])));
       place += 1;
     } else if (line.startsWith("```")) {
       place += 1;
       const code = taken((one) => !one.startsWith("```"));
       place += 1;
-      found.push(element("pre", { tabindex: "0" }, element("code", {}, code.join("\n"))));
-    } else if (isTable(line)) found.push(table(taken(isTable)));
+      elements.push(element("pre", { tabindex: "0" }, element("code", {}, code.join("\n"))));
+    } else if (isTable(line)) elements.push(table(taken(isTable)));
     else if (isItem(line))
-      found.push(
+      elements.push(
         element(
           "ul",
           {},
@@ -34,7 +34,7 @@ export function rendered(text, level = 0) {
       );
     else if (line.trim() === "") place += 1;
     else
-      found.push(
+      elements.push(
         element(
           "p",
           {},
@@ -44,7 +44,7 @@ export function rendered(text, level = 0) {
         ),
       );
   }
-  return found;
+  return elements;
 }
 
 const isTable = (line) => line.startsWith("|");

@@ -12,7 +12,7 @@ const MEANINGS = {
 };
 const FOLDED = ["Settings", "Files", "Versions", "Protocol"]; // parts of the card that few readers need
 
-/** Draws into `place` what `about()` tells of the model. */
+/** Draws the description of the model, which `about()` returns, into `place`. */
 export async function drawModel(place, about) {
   show(place, waiting("Asking the service about its model…"));
   try {
@@ -58,20 +58,20 @@ function quality(model) {
       baseline ? bar("simple", baseline.name, baseline.values[name]) : null,
     ),
   );
-  const tested = targets ? ` Measured on ${number(targets)} events that it had not seen, among all items.` : "";
+  const tested = targets ? ` Measured on ${number(targets)} test events, ranking all items.` : "";
   return element(
     "section",
     { class: "quality", "aria-labelledby": "quality-heading" },
     element("h2", { id: "quality-heading" }, "How good it is"),
     element("p", { class: "lead" }, verdict(model, baseline)),
     element("ul", { class: "scores" }, rows),
-    element("p", { class: "hint" }, `A simple baseline is a rule that only counts, such as what is popular.${tested}`),
+    element("p", { class: "hint" }, `A simple baseline only counts events, for example to list the most popular items.${tested}`),
   );
 }
 
 function verdict(model, baseline) {
   if (!baseline)
-    return "No simple baseline was measured beside it, so these numbers say little by themselves. Export a run of lightgc2n compare to see one here.";
+    return "No simple baseline was measured on the same events, so there is nothing to compare these numbers with. Export a run of lightgc2n compare to see a baseline here.";
   const [own, other] = [model.metrics.values["MRR@20"], baseline.values["MRR@20"]];
   const by = `${(100 * Math.abs(own / other - 1)).toFixed(0)}\u00a0%`;
   return own > other

@@ -1,4 +1,4 @@
-// The parts of an account's page, each drawn from what is known now and handed what a button may do.
+// The parts of an account's page, each drawn from the state `now` and the callbacks of its buttons.
 //
 // `now` is {account, timed, stored, base, start, answer, entries, past, chosen, zoom, problem}: the answer to the stored
 // history, its entries, the answer to start from when something is changed, and the answer and entries of this moment.
@@ -34,23 +34,23 @@ export function summary(now, refresh) {
 
 function withoutAnyone(account) {
   return account === null
-    ? "Add something to the history below, and watch who appears and what is shown to them."
-    : "Without any event there is no one to be found, and the list shows what is popular.";
+    ? "Add items to the history below to see the people and their lists."
+    : "There are no events, so no people can be found; the list has the most popular items.";
 }
 
-/** Letters in the order of their lanes: who was there before a change keeps a lane. */
+/** Letters in the order of their lanes; people who were there before the edit keep their lane. */
 export function lanes(now) {
   const before = isEdited(now) ? now.start.people : [];
   return [...new Set([...before, ...now.answer.people].map((person) => person.name))].sort();
 }
 
-/** The entries, those that are gone with whose they were. */
+/** The entries; removed ones with their earlier owner. */
 export function remembered(now) {
   const events = eventsByKey(now.base, now.start ?? now.stored);
   return now.entries.map((entry) => ({ ...entry, was: events.get(entry.key)?.person }));
 }
 
-/** The event that was chosen, and what may be done with it. */
+/** The selected event and its actions. */
 export function chosenEvent(now, { toggle, removeSession }) {
   const entry = now.entries.find((one) => one.key === now.chosen);
   if (!entry)
@@ -68,7 +68,7 @@ export function chosenEvent(now, { toggle, removeSession }) {
       entry.time ? ` · ${when(entry.time)}` : null,
       entry.added ? element("span", { class: "tag" }, "added") : null,
     ),
-    element("p", {}, event ? whose(event) : "Removed: the answers on this page do without it."),
+    element("p", {}, event ? whose(event) : "Removed: people and lists on this page are computed without it."),
     element(
       "p",
       { class: "row" },
@@ -85,18 +85,18 @@ function sessionOf(entries, { session, added }) {
   return same.map((one) => one.key);
 }
 
-/** A card for each person, and one for each who was there before the change. */
+/** A card for each person, and one for each person who was there before the edit. */
 export function cards(now, { forget, bringBack }) {
   const { answer, start, base, entries } = now;
   const before = isEdited(now) ? start.people.map((person) => person.name) : [];
-  const found = new Map(answer.people.map((person) => [person.name, person]));
+  const byLetter = new Map(answer.people.map((person) => [person.name, person]));
   const removed = new Set(entries.filter((entry) => entry.removed).map((entry) => entry.key));
-  const made = [...new Set([...before, ...found.keys()])].sort().map((letter) => {
-    if (found.has(letter)) {
+  const made = [...new Set([...before, ...byLetter.keys()])].sort().map((letter) => {
+    if (byLetter.has(letter)) {
       const keys = keysOf(letter, entries, answer);
       const seen = answer.count > 1 ? seenBy(now, letter) : null; // the only person's list stands beside the card
       const isNew = before.length > 0 && !before.includes(letter);
-      return personCard(found.get(letter), { isNew, seen, forget: () => forget(letter, keys) });
+      return personCard(byLetter.get(letter), { isNew, seen, forget: () => forget(letter, keys) });
     }
     const keys = keysOf(letter, base, start);
     const left = keys.filter((key) => !removed.has(key));
@@ -111,7 +111,7 @@ export function cards(now, { forget, bringBack }) {
   return made.length ? element("div", { class: "cards" }, made) : null;
 }
 
-/** The items that a person had before, or that anybody of the account had. */
+/** The items in the history of a person, or of the whole account. */
 export function seenBy(now, letter) {
   const own = kept(now.entries);
   if (letter === null || letter === "together" || letter === "account") return new Set(own.map((entry) => entry.item));
@@ -124,7 +124,7 @@ function keysOf(letter, entries, answer) {
   return own.map(([key]) => key);
 }
 
-/** To whom events are given now. */
+/** The people to whom these events are now assigned. */
 function heirs(now, keys) {
   const events = eventsByKey(now.entries, now.answer);
   return listed([...new Set(keys.map((key) => events.get(key).person))].sort());
@@ -138,7 +138,7 @@ export const peopleHeading = ({ answer }) =>
       ? "Who it is, and what to show next"
       : "What to show next";
 
-/** The bar that says what was changed and what that did; nothing while nothing is. */
+/** The bar that describes the edit and its effect; null without an edit. */
 export function whatIf(now, { undo, reset, jump, keep }) {
   if (!now.problem && !isEdited(now)) return [];
   return [
@@ -161,7 +161,7 @@ export function whatIf(now, { undo, reset, jump, keep }) {
 /** The events that were added and are still there. */
 export const added = (now) => kept(now.entries).filter((entry) => entry.added);
 
-/** What a change did, in a sentence. */
+/** The effect of the edit, as a sentence. */
 export function effect({ answer, start }) {
   const people = answer.count === 1 ? "person" : "people";
   const other =
@@ -169,16 +169,16 @@ export function effect({ answer, start }) {
   return `${counted(movedPlaces(answer, start), "place")} in the lists changed${other}.`;
 }
 
-/** What the shapes of marks mean. */
+/** The legend of the marks. */
 export function legend() {
   const kind = (look, words) => {
     const sample = element("span", { class: `sample ${look}`, "aria-hidden": "true" }, look === "uncertain" ? "a" : "A");
     return element("li", {}, sample, words);
   };
   const kinds = [
-    kind("sure", "theirs by 80 % or more"),
-    kind("likely", "by 50 % or more"),
-    kind("uncertain", "by less: uncertain"),
+    kind("sure", "probability 80 % or more"),
+    kind("likely", "50 % or more"),
+    kind("uncertain", "below 50 %: uncertain"),
     kind("removed", "removed"),
   ];
   return element("ul", { class: "legend" }, kinds);
@@ -206,7 +206,7 @@ export function jumps(lists, kind) {
 
 export const hint = (words) => element("p", { class: "hint" }, words);
 
-/** A button that is found again by its name when it was drawn anew. */
+/** A button with a name, by which the focus is restored after a redraw. */
 const action = (name, words, onclick) => button(words, onclick, { "data-focus": name });
 
 export function section(id, heading, ...children) {

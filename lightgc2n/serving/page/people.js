@@ -1,4 +1,4 @@
-// Who they are: how many, how sure that is, and a card for each with the best items for them.
+// The people of an account: their number with its probability, and a card for each with the best items for them.
 
 import { badge, button, counted, element, percent, styled } from "./dom.js";
 import { bestItems, headingOf } from "./lists.js";
@@ -27,7 +27,7 @@ export function populationChart({ accounts, counts }) {
 
 /** The chances of one to five people as a small bar chart. */
 export function chancesChart(answer) {
-  const said = answer.chances.map((chance, place) => `${inWords(place + 1)}: ${percent(chance)}`).join(", ");
+  const description = answer.chances.map((chance, place) => `${inWords(place + 1)}: ${percent(chance)}`).join(", ");
   const most = Math.max(...answer.chances);
   const bars = answer.chances.map((chance, place) =>
     element(
@@ -41,12 +41,12 @@ export function chancesChart(answer) {
   return element(
     "figure",
     { class: "chances" },
-    element("div", { class: "columns", role: "img", "aria-label": said }, bars),
+    element("div", { class: "columns", role: "img", "aria-label": description }, bars),
     element("figcaption", {}, "Chances of one to five people"),
   );
 }
 
-/** The card of one person, with the best items for them unless `seen` is null; `forget` is called when their events are to go. */
+/** The card of one person, with the best items for them unless `seen` is null; `forget` removes their events. */
 export function personCard(person, { isNew, seen, forget }) {
   return element(
     "article",
@@ -80,17 +80,17 @@ export function sharedCard(name, list, seen) {
   );
 }
 
-/** What is left of somebody who was there before the change. */
+/** The card of a person who was there before the edit. */
 export function missingCard(letter, { left, heirs, bringBack }) {
   const why =
     left === 0
       ? "Forgotten: none of their events is left."
-      : `No longer told apart: ${counted(left, "event")} of theirs ${left === 1 ? "is" : "are"} now given to ${heirs}.`;
+      : `No longer a separate person: ${counted(left, "event")} of theirs ${left === 1 ? "is" : "are"} now assigned to ${heirs}.`;
   return element(
     "article",
     { class: "person missing", "data-person": letter, "aria-label": `Person ${letter}` },
     element("h3", {}, badge(letter), `Person ${letter}`),
-    element("p", { class: "quantity" }, left === 0 ? "0 events" : "Not found now"),
+    element("p", { class: "quantity" }, left === 0 ? "0 events" : "No longer found"),
     element("p", { class: "portrait" }, why),
     left === 0
       ? element("p", { class: "actions" }, button(`Bring person ${letter} back`, bringBack, { class: "quiet back" }))

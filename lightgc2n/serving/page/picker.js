@@ -7,7 +7,8 @@ const PAUSE = 150; // milliseconds after the last keystroke
 /**
  * A labelled field with suggestions.
  *
- * `find(text)` gives {options, total}; `named(option)` [name, remark]; `chosen(option)` is called with the choice.
+ * `find(text)` returns {options, total}, and `named(option)` returns [name, remark]; `chosen(option)` is called with the
+ * choice.
  */
 export function picker({ id, label, placeholder, find, named, chosen, nothing, clears = false }) {
   const list = element("ul", {
@@ -58,23 +59,23 @@ export function picker({ id, label, placeholder, find, named, chosen, nothing, c
   const open = async () => {
     const turn = (latest += 1);
     const text = field.value.trim();
-    let found;
+    let results;
     try {
-      found = await find(text);
+      results = await find(text);
     } catch (problem) {
-      found = { options: [], total: 0, problem };
+      results = { options: [], total: 0, problem };
     }
     if (turn !== latest) return;
-    options = found.options;
+    options = results.options;
     active = -1;
-    show(list, ...rows(found, text));
+    show(list, ...rows(results, text));
     list.hidden = false;
     field.setAttribute("aria-expanded", "true");
-    say(found.problem?.message ?? (found.total ? `${found.total} found` : nothing(text)));
+    say(results.problem?.message ?? (results.total ? `${results.total} found` : nothing(text)));
   };
-  const rows = (found, text) => {
-    if (found.problem) return [remark(found.problem.message)];
-    if (!found.total) return [remark(nothing(text))];
+  const rows = (results, text) => {
+    if (results.problem) return [remark(results.problem.message)];
+    if (!results.total) return [remark(nothing(text))];
     const shown = options.map((option, place) => {
       const [name, more] = named(option);
       return element(
@@ -90,7 +91,7 @@ export function picker({ id, label, placeholder, find, named, chosen, nothing, c
         more ? element("span", { class: "more" }, more) : null,
       );
     });
-    const left = found.total - options.length;
+    const left = results.total - options.length;
     return left > 0 ? [...shown, remark(`and ${left.toLocaleString("en-GB")} more: type to narrow down`)] : shown;
   };
   const keys = {

@@ -6,7 +6,7 @@ import { nameOf, spoken, when } from "./words.js";
 
 const MARK = 22; // pixels of a mark, and of a row
 const SMALL = 7; // pixels of a mark where the log is long and not zoomed
-const MOST_ROWS = 3; // of one lane, before marks become small
+const MOST_ROWS = 3; // rows of one lane; with more, marks become small
 const FARTHEST = 64; // zoom
 const NARROWEST_LABEL = 40; // pixels
 
@@ -76,7 +76,7 @@ export function drawTimeline(place, { entries, events, lanes, chosen, current, c
   listen(track, tip, marks, { entries, events, choose, remove });
   const stop = marks.get(current) ?? marks.get(chosen) ?? [...marks.values()].at(-1);
   if (stop) stop.tabIndex = 0; // one stop for the Tab key; arrows do the rest
-  // The newest end is in sight at first; a change of the zoom keeps the middle where it was.
+  // The newest events are visible at first; zooming keeps the centre in place.
   const middle = before && before.width > 0 ? (before.left + width / 2) / before.width : 1;
   scroller.scrollLeft =
     before && before.width === scroller.scrollWidth ? before.left : middle * scroller.scrollWidth - width / 2;
@@ -84,7 +84,7 @@ export function drawTimeline(place, { entries, events, lanes, chosen, current, c
   if (shown) keepInSight(scroller, shown.closest(".session"));
 }
 
-/** Scrolls sideways until a block is in sight. */
+/** Scrolls horizontally until a block is visible. */
 function keepInSight(scroller, block) {
   const left = block.offsetLeft;
   const right = left + block.offsetWidth;
@@ -94,12 +94,12 @@ function keepInSight(scroller, block) {
 
 function tools(entries, zoom, zoomTo) {
   if (entries.length < 2) return null;
-  const one = (words, said, to, off) =>
+  const one = (words, label, to, off) =>
     button(words, () => zoomTo(to), {
       class: "zoom",
-      "aria-label": said,
-      title: said,
-      "data-focus": `zoom ${said}`,
+      "aria-label": label,
+      title: label,
+      "data-focus": `zoom ${label}`,
       disabled: off,
     });
   return element(
@@ -111,7 +111,7 @@ function tools(entries, zoom, zoomTo) {
   );
 }
 
-/** Where everything stands: large marks if a lane then has few rows, small ones otherwise. */
+/** The layout: large marks if every lane then has few rows, else small ones. */
 function arranged(entries, events, names, width, zoom) {
   const sessions = sessionsOf(entries, (entry) => events.get(entry.key)?.person ?? entry.was ?? names[0]);
   const span = spanOf(entries);
@@ -174,7 +174,7 @@ function listen(track, tip, marks, { entries, events, choose, remove }) {
   });
 }
 
-/** The chances of one event beside its mark. */
+/** The tooltip of a mark: the chances of its event. */
 function showTip(tip, mark, entry, event) {
   const rows = event ? sharesOf(event) : null;
   show(

@@ -32,7 +32,7 @@ function labelOf(entries) {
   return entries.length > 1 ? `${nameOf(entries[0])} +${entries.length - 1}` : nameOf(entries[0]);
 }
 
-/** From when to when; without times events are counted. */
+/** The first and last time of the axis; without times, event numbers. */
 export function spanOf(entries) {
   const timed = entries.length > 0 && entries.every((entry) => entry.time);
   if (!timed) return { timed, first: 0, last: Math.max(entries.length - 1, 1), place: placesOf(entries) };
@@ -81,7 +81,7 @@ export function placed(sessions, names, { mark, span, width, end }, rowHeight) {
   return { blocks, lanes, width, height: top, x };
 }
 
-/** Ticks with a label each: days, months or years, as close as they can be read. */
+/** Labelled ticks: days, months or years, as close as they stay readable. */
 export function axisOf(span, { x, width }) {
   if (!span.timed) {
     const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find((one) => x(one) - x(0) >= 40) ?? 2000;

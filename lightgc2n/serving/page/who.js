@@ -1,5 +1,5 @@
-// Who is watching now: the chance of each person on a weekday and at an hour, and after what was begun.
-// The service answers; the model in this browser is not asked.
+// Who is watching now: the chance of each person on a weekday and at an hour, and after items of the session.
+// The service computes the chances, not the model in this browser.
 
 import { findItems, whoIsWatching } from "./api.js";
 import { badge, button, element, failure, listed, percent, show, styled } from "./dom.js";
@@ -18,21 +18,21 @@ export function whoIsThere({ account, stored }) {
   if (account === null || !newest || stored.people.length < 2) return null;
   const answer = element("div", { class: "watching", "aria-live": "polite" });
   const last = new Date(moment(newest));
-  const asked = { day: (last.getUTCDay() + 6) % 7, hour: last.getUTCHours(), begun: [] };
+  const query = { day: (last.getUTCDay() + 6) % 7, hour: last.getUTCHours(), begun: [] };
   let turn = 0; // number of the newest request
 
   async function ask() {
     const mine = (turn += 1);
-    const request = { account, time: timeAfter(moment(newest), asked), items: asked.begun.map((one) => one.item) };
+    const request = { account, time: timeAfter(moment(newest), query), items: query.begun.map((one) => one.item) };
     try {
-      const found = await whoIsWatching(request);
-      if (mine === turn) show(answer, ...strip(found, asked, clear));
+      const watching = await whoIsWatching(request);
+      if (mine === turn) show(answer, ...strip(watching, query, clear));
     } catch (problem) {
       if (mine === turn) show(answer, failure(problem, ask));
     }
   }
   const change = (more) => {
-    Object.assign(asked, more);
+    Object.assign(query, more);
     ask();
   };
   const clear = () => change({ begun: [] });
@@ -40,9 +40,9 @@ export function whoIsThere({ account, stored }) {
   const choices = element(
     "div",
     { class: "row" },
-    choice("Weekday", WEEKDAYS, asked.day, (day) => change({ day })),
-    newest.length > 10 ? choice("Hour", hours(), asked.hour, (hour) => change({ hour })) : null,
-    begun((item) => change({ begun: [...asked.begun, item] })),
+    choice("Weekday", WEEKDAYS, query.day, (day) => change({ day })),
+    newest.length > 10 ? choice("Hour", hours(), query.hour, (hour) => change({ hour })) : null,
+    begun((item) => change({ begun: [...query.begun, item] })),
   );
   ask();
   return section("now", "Who is watching now?", choices, answer);
@@ -80,25 +80,25 @@ function begun(chosen) {
 }
 
 /** A bar with a part for each person, and the same in words. */
-function strip({ people, steps }, asked, clear) {
+function strip({ people, steps }, query, clear) {
   const { chances } = steps.at(-1);
   const parts = people.map((letter, place) => ({ letter, chance: chances[place] }));
-  const said = listed(parts.map(({ letter, chance }) => `${letter} ${percent(chance)}`));
+  const summary = listed(parts.map(({ letter, chance }) => `${letter} ${percent(chance)}`));
   const bar = parts.map(({ letter, chance }) =>
     styled(element("span", { "data-person": letter }), { "--share": chance }),
   );
   const names = parts.map(({ letter, chance }) =>
     element("li", { "data-person": letter }, badge(letter), ` ${percent(chance)}`),
   );
-  const after = asked.begun.length ? `after ${listed(asked.begun.map(quoted))}` : "before anything is begun";
+  const after = query.begun.length ? `after ${listed(query.begun.map(quoted))}` : "before anything is begun";
   return [
-    element("div", { class: "watching-bar", role: "img", "aria-label": `Who is watching, ${after}: ${said}` }, bar),
+    element("div", { class: "watching-bar", role: "img", "aria-label": `Who is watching, ${after}: ${summary}` }, bar),
     element("ul", { class: "watching-people" }, names),
     element(
       "p",
       { class: "hint" },
       `Estimated for the stored account, ${after}. Often wrong: let the viewer choose whose list to see. `,
-      asked.begun.length ? button("Nothing begun", clear, { class: "link" }) : null,
+      query.begun.length ? button("Nothing begun", clear, { class: "link" }) : null,
     ),
   ];
 }

@@ -21,7 +21,7 @@ export const WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday",
 const COUNTS = ["no", "one", "two", "three", "four", "five"];
 
 export const nameOf = (thing) => thing.title ?? thing.item;
-/** The same within a sentence, where a title would run into the words around it. */
+/** The title in quotation marks, for use within a sentence. */
 export const quoted = (thing) => (thing.title ? `“${thing.title}”` : thing.item);
 export const inWords = (number) => COUNTS[number] ?? String(number);
 
@@ -42,7 +42,7 @@ export function when(time) {
   return `${day} ${month} ${year}${clock ? `, ${clock}` : ""}`;
 }
 
-/** How sure a count is, and what else it may be. */
+/** The confidence of a count, and the next most likely counts. */
 export function sureness(answer) {
   const { confidence, count } = answer;
   const others = answer.chances
@@ -51,7 +51,7 @@ export function sureness(answer) {
     .sort((one, other) => other.chance - one.chance);
   const given = `it gives ${manyPeople(count)} a chance of ${percent(confidence)}`;
   if (others[0]?.chance > confidence) {
-    // Counting is cautious: an account is split when the evidence is clear, and not before.
+    // The count is biased towards one person: an account is split only on clear evidence.
     const other = `${manyPeople(others[0].people)} ${percent(others[0].chance)}`;
     return `The model is uncertain: ${given} and ${other}, and tells people apart only where the evidence is clear.`;
   }
@@ -63,7 +63,7 @@ export function sureness(answer) {
   return `The model is ${word} of that: ${given}.${rest}`;
 }
 
-/** A picked example in a few words: "Three people, quite sure". */
+/** An example account in a few words: "Three people, quite sure". */
 export function exampleOf({ count, confidence }) {
   const word =
     confidence >= 0.85 ? "very sure" : confidence >= 0.65 ? "quite sure" : confidence >= 0.45 ? "not very sure" : "uncertain";
@@ -80,7 +80,7 @@ export function headline(answer, account) {
   return `${capital(many)} probably ${what}`;
 }
 
-/** One person in a few words, and what they come back to. */
+/** A short description of a person, and the items they often repeat. */
 export function portrait(person) {
   const sentences = [`${capital(person.description)}.`];
   if (person.likes.length) {
@@ -90,7 +90,7 @@ export function portrait(person) {
   return sentences.join(" ");
 }
 
-/** One event for those who hear the page. */
+/** The description of one event for screen readers. */
 export function spoken(entry, event) {
   const parts = [when(entry.time), nameOf(entry)];
   if (entry.removed) parts.push("removed");
@@ -99,7 +99,7 @@ export function spoken(entry, event) {
   return parts.filter(Boolean).join(", ");
 }
 
-/** Whose one event probably is, and who else's it may be. */
+/** The most probable person of an event, and the next most probable ones. */
 export function whose(event) {
   const others = event.shares
     .map((share, place) => [event.order[place], share])
@@ -109,7 +109,7 @@ export function whose(event) {
   return `Person ${event.person}’s with a chance of ${percent(event.probability)}${rest}.`;
 }
 
-/** What was changed in a history. */
+/** The number of removed and added events of an edited history. */
 export function changesIn(entries) {
   const added = entries.filter((entry) => entry.added).length;
   const removed = entries.filter((entry) => entry.removed).length;

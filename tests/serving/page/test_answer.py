@@ -94,7 +94,7 @@ def test_the_sign_for_had_before_means_that_person(opened: Opened) -> None:
         signs = page.locator(f"[data-list={name}] [data-item=A1] .seen").count()
         assert signs == (0 if name in "BC" else 1), name
         assert page.locator(f"[data-list={name}] .seen").count() == signs
-    assert page.locator("[data-list=A] .seen .unseen").inner_text() == "person A had this before"
+    assert page.locator("[data-list=A] .seen .unseen").inner_text() == "in the history of person A"
     assert len(lists(page)["A"]) == K
 
 
@@ -154,5 +154,5 @@ def test_quality_stands_beside_the_best_simple_baseline(visit: Opened, api: Api)
     page.unroute("**/v1/model")
     page.goto(f"{api.address}/report")
     page.goto(f"{api.address}/#model")
-    assert "No simple baseline was measured beside it" in page.locator(".quality .lead").inner_text()
+    assert "No simple baseline was measured on the same events" in page.locator(".quality .lead").inner_text()
     assert "No simple baseline was measured beside it" in facts["card"]

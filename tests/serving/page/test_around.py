@@ -169,7 +169,7 @@ def test_a_key_is_asked_for_and_kept_in_memory_alone(browser: Any, guarded: str,
         field.fill(key)
         page.get_by_role("button", name="Use this key").click()
         if key != KEY:
-            page.wait_for_selector("#key-wrong:has-text('does not take that key')")
+            page.wait_for_selector("#key-wrong:has-text('does not accept this key')")
     page.locator(".chips button").first.click()
     page.wait_for_selector(".list")
     stored = "[localStorage.length, sessionStorage.length, document.cookie, location.href.includes('key')]"

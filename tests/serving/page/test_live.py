@@ -90,7 +90,7 @@ def test_decisions_of_the_pipeline_are_listed(look: Any) -> None:
     page.wait_for_selector(".decisions")
     first, second = page.locator(".decisions li").all_inner_texts()
     assert "Round 2: promoted · 2024-10-19 02:00 UTC" in first
-    assert "On 4,210 events that neither had seen: MRR@20 21.34\xa0%, live 20.10\xa0% (+1.24)" in first
+    assert "On 4,210 events that neither model has seen: MRR@20 21.34\xa0%, live 20.10\xa0% (+1.24)" in first
     assert "Round 1: first model" in second
 
 

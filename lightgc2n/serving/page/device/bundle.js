@@ -12,14 +12,14 @@ const FINDER = "people/finder.safetensors";
 
 /**
  * @typedef {object} Bundle
- * @property {object} config what `config.json` says: model, settings, data, metrics
- * @property {string[]} items ids; the place of an id is the item's number
+ * @property {object} config the content of `config.json`: model, settings, data, metrics
+ * @property {string[]} items item ids; the index of an id is the item's number
  * @property {Map<string, number>} index the number of each id
- * @property {Map<string, string>} titles what items are called, as far as that is known
+ * @property {Map<string, string>} titles of items by id, where they are known
  * @property {ArrayLike<number>} popularity training events of each item
- * @property {import("./finder.js").Finder | null} finder what finds people, unless it was left out
- * @property {object} session of onnxruntime-web
- * @property {object} ort its namespace
+ * @property {import("./finder.js").Finder | null} finder the people finder; null if the bundle was exported without it
+ * @property {object} session the inference session of onnxruntime-web
+ * @property {object} ort the namespace of onnxruntime-web
  */
 
 /**
@@ -27,7 +27,7 @@ const FINDER = "people/finder.safetensors";
  *
  * @param {string | URL} base the address of the folder, with a slash at its end
  * @param {object} ort the namespace of onnxruntime-web
- * @param {(address: URL) => Promise<Response>} [get] how a file is fetched, if not by plain `fetch`
+ * @param {(address: URL) => Promise<Response>} [get] fetches a file; `fetch` by default
  * @returns {Promise<Bundle>}
  */
 export async function openBundle(base, ort, get = (address) => fetch(address)) {
@@ -71,16 +71,16 @@ function readConfig(written) {
 
 /** @returns {Map<string, string>} the checksum of each file */
 function readSums(listed) {
-  const found = listed.trimEnd().split("\n");
-  return new Map(found.map((line) => splitOnce(line, "  ")).map(([sum, name]) => [name, sum]));
+  const rows = listed.trimEnd().split("\n");
+  return new Map(rows.map((line) => splitOnce(line, "  ")).map(([sum, name]) => [name, sum]));
 }
 
 /** crypto.subtle exists only on secure pages, such as localhost; elsewhere checksums are not verified. */
 async function refuseDamaged(name, file, sums) {
   if (!globalThis.crypto?.subtle) return;
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", file));
-  const found = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  if (sums.get(name) !== found) throw new Error(`${name}: not what it was when it was written.`);
+  const checksum = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  if (sums.get(name) !== checksum) throw new Error(`${name}: its checksum differs from SHA256SUMS.`);
 }
 
 function openSession(ort, files) {

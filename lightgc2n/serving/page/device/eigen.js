@@ -28,9 +28,9 @@ export function eigenvalues(matrix) {
 }
 
 function axis(length, place) {
-  const found = new Float64Array(length);
-  found[place] = 1;
-  return found;
+  const unit = new Float64Array(length);
+  unit[place] = 1;
+  return unit;
 }
 
 /** Diagonalizes the matrix; the basis becomes the eigenvectors. */

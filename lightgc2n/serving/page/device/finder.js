@@ -28,11 +28,11 @@ const FIRST_CONSTANTS = {
 /**
  * @typedef {typeof FIRST_CONSTANTS} Constants as `finder_constants` of `load_bundle.py` explains them
  *
- * @typedef {object} Tables what training logs say of each item
+ * @typedef {object} Tables statistics of each item in the training logs
  * @property {number} width of a vector
  * @property {Float32Array} vectors row by row
- * @property {ArrayLike<number>} events how many there are
- * @property {ArrayLike<number> | null} first the day it was first seen, infinite for one never seen
+ * @property {ArrayLike<number>} events the number of training events of each item
+ * @property {ArrayLike<number> | null} first the day of its first event; Infinity for an item without events
  * @property {ArrayLike<number> | null} middle the mean of its days
  *
  * @typedef {object} Scale
@@ -41,7 +41,7 @@ const FIRST_CONSTANTS = {
  *
  * @typedef {object} Finder
  * @property {Constants} constants
- * @property {number} catalogue how many items there are
+ * @property {number} catalogue the number of items
  * @property {number | null} gap microseconds; a longer pause begins a new session; null: logs without times
  * @property {Tables} tables
  * @property {Scale} traits

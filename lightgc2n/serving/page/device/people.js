@@ -12,9 +12,9 @@ import { microseconds } from "./times.js";
  * @typedef {object} People
  * @property {number} count
  * @property {number} confidence the chance that the count is right
- * @property {number[]} chances of one person, of two ...
- * @property {number[][]} share how likely each event is each person's; rows sum to one
- * @property {number[]} session which events were taken to be one person's from the start
+ * @property {number[]} chances the probabilities of one person, of two ...
+ * @property {number[][]} share the probability of each person for each event; rows sum to one
+ * @property {number[]} session the session id of each event
  */
 
 /**
@@ -67,23 +67,23 @@ function sampled(number, most) {
   return [...older, ...Array.from({ length: newest }, (_, place) => number - newest + place)];
 }
 
-/** So many places at equal distances, the first among them. */
+/** `count` places at equal distances, the first one included. */
 function spread(number, chosen) {
   return Array.from({ length: chosen }, (_, place) => Math.floor((place * number) / chosen));
 }
 
-/** The shares of all sessions; those that were not compared are assigned by some of those that were. */
+/** The shares of all sessions; sessions that were not compared are assigned by their evidence with compared ones. */
 function withRest(finder, sessions, places, assigned) {
-  const found = new Array(sessions.length);
-  places.forEach((place, at) => (found[place] = assigned[at]));
-  const rest = Array.from(sessions.keys()).filter((place) => found[place] === undefined);
+  const all = new Array(sessions.length);
+  places.forEach((place, at) => (all[place] = assigned[at]));
+  const rest = Array.from(sessions.keys()).filter((place) => all[place] === undefined);
   const known = spread(places.length, Math.min(places.length, finder.constants.landmarks));
   const marks = known.map((at) => sessions[places[at]]);
   const size = marks.map((one) => one.items.length);
   const evidence = rest.map((place) => Float64Array.from(marks, (mark) => pairEvidence(finder, sessions[place], mark)));
   const shares = assignOthers(evidence, size, known.map((at) => assigned[at]), finder.constants);
-  rest.forEach((place, at) => (found[place] = shares[at]));
-  return found;
+  rest.forEach((place, at) => (all[place] = shares[at]));
+  return all;
 }
 
 /**
@@ -110,19 +110,19 @@ function checkedTimes(finder, items, times) {
   if (finder.gap === null) return null;
   const stamps = times?.map(microseconds);
   if (stamps?.length !== items.length || stamps.some((time, at) => at > 0 && time < stamps[at - 1])) {
-    throw new Error("a history needs a time for each event, oldest first: so had the logs learned from.");
+    throw new Error("a history needs a time for each event, oldest first: the finder was trained on logs with times.");
   }
   return stamps;
 }
 
 function evidenceWithin(finder, sessions) {
-  const found = sessions.map(() => new Float64Array(sessions.length));
+  const evidence = sessions.map(() => new Float64Array(sessions.length));
   for (let one = 0; one < sessions.length; one++) {
     for (let other = one + 1; other < sessions.length; other++) {
-      found[one][other] = found[other][one] = pairEvidence(finder, sessions[one], sessions[other]);
+      evidence[one][other] = evidence[other][one] = pairEvidence(finder, sessions[one], sessions[other]);
     }
   }
-  return found;
+  return evidence;
 }
 
 /** log(p_same / p_other) of a pair of sessions. */
@@ -132,7 +132,7 @@ function pairEvidence(finder, one, other) {
   return Math.log(Math.max(1 + Math.expm1(odds) / constants.same_person_share, constants.least_ratio));
 }
 
-/** Of a pair that it is of one account, if as many were as were not: one hidden layer, and a straight line beside it. */
+/** The logit that a pair of sessions is of one account, with equal priors: one hidden layer plus a linear term. */
 function logOdds({ centre, spread, inward, threshold, outward, straight, constant, prior }, features, farthest) {
   const row = features.map((value, at) => Math.fround(clip((value - centre[at]) / spread[at], farthest)));
   const width = threshold.length;
@@ -199,10 +199,10 @@ const deviation = (values) => {
   return Math.sqrt(mean(values.map((value) => (value - average) ** 2)));
 };
 
-/** Each value less the one before it. */
+/** The differences of consecutive values. */
 const steps = (values) => values.map((value, at) => value - (at > 0 ? values[at - 1] : 0));
 
-/** Of one person, of two ...: softmax regression on features and their squares. */
+/** The probabilities of one person, of two ...: softmax regression on features and their squares. */
 function countChances({ count: { centre, spread, weights }, constants }, features) {
   const { most_people: people, farthest_count: farthest } = constants;
   const known = features.slice(0, centre.length); // older bundles have fewer features

@@ -2,7 +2,7 @@
  * Recommends from a bundle in the browser, with the same results as Python.
  */
 
-const NOTHING = -1n; // in place of an item
+const NOTHING = -1n; // padding in place of an item number
 
 /**
  * @typedef {object} Listed
@@ -15,16 +15,16 @@ const NOTHING = -1n; // in place of an item
  * @property {Listed[]} items best first
  * @property {boolean} fallback there is no history, so these are the most popular items
  * @property {string[]} notes
- * @property {number} milliseconds that it took
+ * @property {number} milliseconds the duration of the computation
  *
  * @typedef {object} Wish
- * @property {string[]} history item ids, oldest first; those that the catalogue does not have are left out
+ * @property {string[]} history item ids, oldest first; ids that are not in the catalogue are left out
  * @property {number} [k] length of the list
  * @property {boolean} [excludeSeen] leave items of the history out
  * @property {string[]} [allow] the only items that may be listed
  * @property {string[]} [deny] items that may not be listed
- * @property {ArrayLike<number>} [account] where a known account starts, for models that want it
- * @property {string[]} [held] items that training knows of that account beyond its history
+ * @property {ArrayLike<number>} [account] the vector of a known account, for models with the input `account`
+ * @property {string[]} [held] training items of that account besides its history, for models with the input `held`
  */
 
 /**
@@ -96,10 +96,10 @@ async function bestAmong(bundle, query, listed, among, k) {
     feeds.account = new ort.Tensor("float32", start, [1, config.account_width]);
   }
   if (session.inputNames.includes("held")) feeds.held = longs(ort, query.held);
-  const found = await session.run(feeds, ["best_scores", "best_items"]);
-  const scores = Array.from(found.best_scores.data);
+  const outputs = await session.run(feeds, ["best_scores", "best_items"]);
+  const scores = Array.from(outputs.best_scores.data);
   if (scores.some((score) => Number.isNaN(score) || score === Infinity)) throw new Error("a score is not finite.");
-  const pairs = Array.from(found.best_items.data, (item, place) => [Number(item), scores[place]]);
+  const pairs = Array.from(outputs.best_items.data, (item, place) => [Number(item), scores[place]]);
   return pairs.filter(([, score]) => score !== -Infinity);
 }
 

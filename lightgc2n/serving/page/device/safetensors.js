@@ -30,12 +30,12 @@ const KINDS = {
 export function readArrays(file, wanted) {
   const length = Number(new DataView(file).getBigUint64(0, true));
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(file, 8, length)));
-  const found = {};
+  const arrays = {};
   for (const [name, { dtype, shape, data_offsets: [first, last] }] of Object.entries(header)) {
     if (name === "__metadata__" || (wanted && !wanted.includes(name))) continue;
     if (!(dtype in KINDS)) throw new Error(`${name}: numbers of kind ${dtype} cannot be read here`);
     // A copy, since the data may not be aligned for a typed array.
-    found[name] = { shape, data: KINDS[dtype](file.slice(8 + length + first, 8 + length + last)) };
+    arrays[name] = { shape, data: KINDS[dtype](file.slice(8 + length + first, 8 + length + last)) };
   }
-  return found;
+  return arrays;
 }

@@ -10,11 +10,11 @@ import { DAY, remainder } from "./times.js";
 /**
  * @typedef {object} Session
  * @property {number[]} items
- * @property {Set<number>} held the same, each once
- * @property {number | null} begun in days
+ * @property {Set<number>} held the distinct items
+ * @property {number | null} begun the time of the first event in days; null without times
  * @property {Float64Array} taste the mean vector of its items
- * @property {number} length of that vector
- * @property {Float64Array} traits what it is like in other ways, in training spreads
+ * @property {number} length the norm of that vector
+ * @property {Float64Array} traits its other features, standardised as in training
  */
 
 /**
@@ -49,9 +49,9 @@ export function describe(finder, items, times, session) {
 function describeOne(finder, items, times, events) {
   const { tables, traits, constants } = finder;
   const own = events.map((event) => items[event]);
-  const found = [...means(events.map((event) => eventTraits(tables, items[event], times && times[event] / DAY)))];
-  found.push(Math.log(events.length));
-  if (times) found.push(times[events[0]] / DAY, ...calendar(times[events[0]], constants.weekend));
+  const values = [...means(events.map((event) => eventTraits(tables, items[event], times && times[event] / DAY)))];
+  values.push(Math.log(events.length));
+  if (times) values.push(times[events[0]] / DAY, ...calendar(times[events[0]], constants.weekend));
   const taste = means(own.map((item) => tables.vectors.subarray(item * tables.width, (item + 1) * tables.width)));
   return {
     items: own,
@@ -59,7 +59,7 @@ function describeOne(finder, items, times, events) {
     begun: times && times[events[0]] / DAY,
     taste,
     length: Math.sqrt(dot(taste, taste)),
-    traits: Float64Array.from(found, (value, at) => (value - traits.centre[at]) / traits.spread[at]),
+    traits: Float64Array.from(values, (value, at) => (value - traits.centre[at]) / traits.spread[at]),
   };
 }
 
@@ -72,7 +72,7 @@ function eventTraits(tables, item, day) {
   return [popularity, age, tables.events[item] > 0 ? day - tables.middle[item] : 0];
 }
 
-/** The hour on a circle, on one of half a day, and whether it was a weekend. */
+/** The hour as an angle of a day and of half a day, and whether it was a weekend. */
 function calendar(time, weekend) {
   const angle = (2 * Math.PI * remainder(time, DAY)) / DAY;
   const [cosine, sine] = [Math.fround(Math.cos(angle)), Math.fround(Math.sin(angle))];
@@ -97,7 +97,7 @@ function means(rows) {
 export function pairFeatures(one, other, constants) {
   const [left, right] = [one.traits, other.traits];
   const likeness = dot(one.taste, other.taste);
-  const found = [
+  const features = [
     ...left.map((value, at) => Math.abs(value - right[at])),
     ...left.map((value, at) => value * right[at]),
     ...left.map((value, at) => value + right[at]),
@@ -105,7 +105,7 @@ export function pairFeatures(one, other, constants) {
     likeness / Math.max(one.length * other.length, 1e-9),
     Number(one.items.some((item) => other.held.has(item))),
   ];
-  if (one.begun === null) return found;
+  if (one.begun === null) return features;
   const sameWeekday = remainder(Math.floor(one.begun), 7) === remainder(Math.floor(other.begun), 7);
-  return [...found, Math.log(Math.abs(one.begun - other.begun) + constants.half_an_hour), Number(sameWeekday)];
+  return [...features, Math.log(Math.abs(one.begun - other.begun) + constants.half_an_hour), Number(sameWeekday)];
 }

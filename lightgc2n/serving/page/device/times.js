@@ -15,11 +15,11 @@ const WRITTEN =
  */
 export function microseconds(time) {
   if (typeof time === "number") return time;
-  const found = WRITTEN.exec(time);
-  if (!found) throw new Error(`expected an ISO date like 2024-05-01 20:15, found ${JSON.stringify(time)}`);
-  const [year, month, day, hour, minute, second] = found.slice(1, 7).map((part) => Number(part ?? 0));
+  const match = WRITTEN.exec(time);
+  if (!match) throw new Error(`expected an ISO date like 2024-05-01 20:15, found ${JSON.stringify(time)}`);
+  const [year, month, day, hour, minute, second] = match.slice(1, 7).map((part) => Number(part ?? 0));
   const whole = Date.UTC(year, month - 1, day, hour, minute, second);
-  return whole * 1000 + Number((found[7] ?? "0").padEnd(6, "0")) - offset(found[8]);
+  return whole * 1000 + Number((match[7] ?? "0").padEnd(6, "0")) - offset(match[8]);
 }
 
 /** The offset of a time zone from UTC. */
