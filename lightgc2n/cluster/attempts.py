@@ -1,4 +1,4 @@
-"""One attempt at a run, on a node: the same subprocess as at home, in a scratch folder that only this node sees."""
+"""One attempt at a run, on a node: the same subprocess as without a cluster, in a scratch folder of this node."""
 
 import fcntl
 import json
@@ -49,7 +49,7 @@ class Outcome:
 
 
 def attempt(home: Any, job: Job, data: Folder) -> Outcome:
-    """Train in scratch, and send home what each epoch makes."""
+    """Train in scratch, and send the files of each epoch to the machine of the command."""
     import ray
 
     refuse_here(job.versions)
@@ -134,8 +134,8 @@ def write_folder(folder: Path, files: Folder) -> None:
 
 def read_folder(folder: Path, kind: FolderKind) -> dict[str, npt.NDArray[np.uint8]]:
     """The bytes of each file of a folder, by its path relative to that; files of other programs are left out."""
-    found = (path for pattern in (kind.marker, *kind.files) for path in sorted(folder.glob(pattern)) if path.is_file())
-    return {path.relative_to(folder).as_posix(): np.fromfile(path, dtype=np.uint8) for path in found}
+    paths = (path for pattern in (kind.marker, *kind.files) for path in sorted(folder.glob(pattern)) if path.is_file())
+    return {path.relative_to(folder).as_posix(): np.fromfile(path, dtype=np.uint8) for path in paths}
 
 
 @contextmanager

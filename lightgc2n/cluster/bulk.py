@@ -95,12 +95,12 @@ def shards(tiles: Sequence[int], cpus: int) -> list[tuple[int, int]]:
     if not len(ends):
         return []
     most = max(1, int(ends[-1]) // (SHARDS_PER_CPU * max(cpus, 1)))
-    starts, found = 0, []
+    starts, ranges = 0, []
     for end in ends.tolist():
         if end - starts >= most or end == ends[-1]:
-            found.append((starts, end))
+            ranges.append((starts, end))
             starts = end
-    return found
+    return ranges
 
 
 def write_parts(
@@ -211,8 +211,8 @@ def _loaded(files: Folder, data: Folder, request: Request) -> Recommender:
         write_folder(folder / "source", files)
         if data:
             write_folder(folder / "data", data)
-        found = load(folder / "source", folder / "data" if data else None, request.device)
-        _held[request.key] = found, opened
+        loaded = load(folder / "source", folder / "data" if data else None, request.device)
+        _held[request.key] = loaded, opened
     return _held[request.key][0]
 
 

@@ -84,7 +84,7 @@ class Cluster:
         import ray
 
         live = [node for node in ray.nodes() if node["Alive"]]
-        found = [
+        nodes = [
             Node(
                 node["NodeID"],
                 node["NodeManagerAddress"],
@@ -93,7 +93,7 @@ class Cluster:
             )
             for node in live
         ]
-        return sorted(found, key=lambda node: node.name)
+        return sorted(nodes, key=lambda node: node.name)
 
     @cached_property
     def facts(self) -> dict[str, dict[str, Any] | None]:

@@ -39,15 +39,15 @@ class Erased:
 
         A dataset comes before its run, because the run is fitted again to the dataset.
         """
-        found: set[str] = set()
+        erased: set[str] = set()
         for data, run in ((TRAIN, TRAINED), (DATA, RUN)):
             if one.has(data):
-                found |= self._in_data(one[data])
+                erased |= self._in_data(one[data])
             if one.has(run):
-                found |= self._in_run(one[run], one[data])
+                erased |= self._in_run(one[run], one[data])
         if one.has(BUNDLE_FOLDER):
-            found |= self._in_bundle(one[BUNDLE_FOLDER])
-        return len(found)
+            erased |= self._in_bundle(one[BUNDLE_FOLDER])
+        return len(erased)
 
     def _in_data(self, folder: Path) -> set[str]:
         gone = self.among(list(load_dataset(folder).accounts))

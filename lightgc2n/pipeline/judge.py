@@ -38,7 +38,7 @@ class Judgement:
     rc: float
     live_mrr: float
     live_rc: float
-    difference: float  # of MRR@20
+    difference: float  # in MRR@20, challenger minus live
     low: float  # 95 % interval, resampling accounts
     high: float
     p: float
@@ -82,17 +82,17 @@ def questions(data: Dataset, cut: int, newest: int, most: int) -> Queries:
     return Queries(owner, owner, start, places, np.asarray(data.events[places]), places, data.events, data.times)
 
 
-def judge(data: Dataset, asked: Queries, challenger: Contender, live: Contender) -> Judgement:
-    """Ask both contenders and compare their answers."""
-    ranks = {CHALLENGER: _ranks(CHALLENGER, data, asked, challenger)}
-    ranks[LIVE] = ranks[CHALLENGER] if live == challenger else _ranks(LIVE, data, asked, live)
-    owner = asked.owner.astype(np.int64)
+def judge(data: Dataset, queries: Queries, challenger: Contender, live: Contender) -> Judgement:
+    """Rank the same queries with both contenders and compare the ranks."""
+    ranks = {CHALLENGER: _ranks(CHALLENGER, data, queries, challenger)}
+    ranks[LIVE] = ranks[CHALLENGER] if live == challenger else _ranks(LIVE, data, queries, live)
+    owner = queries.owner.astype(np.int64)
     columns = {name: reciprocal_rank(own, CUTOFF)[:, None] for name, own in ranks.items()}
     same = SameTargets(owner, columns)
-    found = difference(data.name, "newest period", CHALLENGER, same, LIVE, same)
+    tested = difference(data.name, "newest period", CHALLENGER, same, LIVE, same)
     (mrr, rc), (live_mrr, live_rc) = (_means(ranks[name]) for name in (CHALLENGER, LIVE))
     return Judgement(
-        len(asked), len(np.unique(owner)), mrr, rc, live_mrr, live_rc, found.value, found.low, found.high, found.p
+        len(queries), len(np.unique(owner)), mrr, rc, live_mrr, live_rc, tested.value, tested.low, tested.high, tested.p
     )
 
 
@@ -114,23 +114,23 @@ def counts(run: Path, data: Dataset) -> bool:
     return model.tensors_for(known, places_in_run(run, "items", data.items)) is not None
 
 
-def _ranks(name: str, data: Dataset, asked: Queries, one: Contender) -> Floats:
+def _ranks(name: str, data: Dataset, queries: Queries, one: Contender) -> Floats:
     plan = plan_of(one.run)
     model, known = _model_at(one.run, before(data, one.until))
     with_events = np.zeros(len(data.accounts), dtype=bool)
     with_events[known.sequence_accounts[np.diff(known.offsets) > 0]] = True
     by_domain = plan.split.ask == "each-domain" and len(data.domains) > 1
     whole = type(data.domains[0])("all", 0, len(data.items))
-    with step(f"judging {name}", total=len(asked)) as progress:
+    with step(f"judging {name}", total=len(queries)) as progress:
         ranks = ranks_in_domains(
             name,
             model,
-            mask_unseen_accounts(asked, with_events),
+            mask_unseen_accounts(queries, with_events),
             data.domains if by_domain else (whole,),
             learned=known.popularity > 0,
             progress=progress.advance,
         )
-    return np.where(known.popularity[asked.target] > 0, ranks, np.inf)  # what a model cannot list is a miss
+    return np.where(known.popularity[queries.target] > 0, ranks, np.inf)  # an item that a model cannot list is a miss
 
 
 def _model_at(run: Path, known_data: Dataset) -> tuple[Model, Training]:

@@ -21,7 +21,7 @@ NEWEST_EVENT = "SELECT MAX(number) FROM events"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a round came to."""
+    """The outcome of a round."""
 
     round: int
     promoted: bool
@@ -207,7 +207,7 @@ def _forget_erased(settings: PipelineSettings, folder: PipelineFolder, store: Ev
     erased = Erased(store, settings.path("tombstones"))
     gone = 0
     for one in folder.rounds():
-        if found := erased.forget_in_round(one):
-            folder.log(f"round {one.number}: {found:,} erased accounts are removed from its files")
-            gone = max(gone, found)
+        if count := erased.forget_in_round(one):
+            folder.log(f"round {one.number}: {count:,} erased accounts are removed from its files")
+            gone = max(gone, count)
     return gone

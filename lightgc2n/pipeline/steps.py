@@ -132,14 +132,14 @@ def compare(work: Work) -> Facts:
         work.say("the first model: there is no live one to compare it with")
         return {"promote": True, "reason": "first model", "judged": None}
     facts, config = work.done["snapshot"], work.settings.pipeline
-    asked = questions(data, facts["cut"], facts["newest"], config.most_questions)
-    if len(asked) < config.least_questions:
-        reason = f"only {len(asked):,} events to judge on, {config.least_questions:,} are needed"
+    queries = questions(data, facts["cut"], facts["newest"], config.most_questions)
+    if len(queries) < config.least_questions:
+        reason = f"only {len(queries):,} events to judge on, {config.least_questions:,} are needed"
         work.say(f"the live model stays: {reason}")
         return {"promote": False, "reason": reason, "judged": None}
     challenger = Contender(work.source, facts["cut"])
     live = Contender(work.live_run, min(facts["cut"], work.live.until + 1))
-    judged = judge(data, asked, challenger, live)
+    judged = judge(data, queries, challenger, live)
     work.say(f"judged on {_minute(facts['cut'])} to {_minute(facts['newest'])}, {judged}")
     worse = judged.is_worse(config.tolerance)
     reason = _reason(judged, worse, config.tolerance)

@@ -38,8 +38,8 @@ __all__ = [
     "create_store",
     "open_store",
 ]
-MOST_EVENTS = 5000  # of one append: their values are the variables of one statement
-MOST_ITEM_IDS = 1_000_000  # that are kept in memory
+MOST_EVENTS = 5000  # events of one append, whose values are the variables of one statement
+MOST_ITEM_IDS = 1_000_000  # item ids that are kept in memory
 ANY_EVENT = ""  # stands for any event of an account among the erased
 NO_VERSIONS: Mapping[str, int] = {}
 
@@ -64,7 +64,7 @@ class EventStore:
         self._item_ids: dict[int, str] = {}  # a row of `items` never changes, and its number is not used again
 
     def append(self, events: Sequence[NewEvent], earlier: Earlier | None = None) -> list[Outcome]:
-        """Store events in one transaction and return what became of each; durable when this returns.
+        """Store events in one transaction and return the outcome of each; durable when this returns.
 
         Args:
             earlier: returns the events that an account has elsewhere, oldest first; they are stored before the first
@@ -100,13 +100,13 @@ class EventStore:
         padded = [*accounts, *padding]  # so that there are few different statements
         sql = f"SELECT id, version FROM accounts WHERE id IN ({_marks(len(padded))})"
         current = {str(account): int(version) for account, version in self.database.query(sql, padded)}
-        found: dict[str, AccountHistory | None] = {}
+        histories: dict[str, AccountHistory | None] = {}
         for account in accounts:
             if account not in current:
-                found[account] = None
+                histories[account] = None
             elif versions.get(account) != current[account]:
-                found[account] = self.history(account, newest) or AccountHistory(current[account], (), ())
-        return found
+                histories[account] = self.history(account, newest) or AccountHistory(current[account], (), ())
+        return histories
 
     def counts(self, accounts: Sequence[str]) -> dict[str, int]:
         """Return the number of events of each of these accounts that is stored."""

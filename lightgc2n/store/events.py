@@ -67,7 +67,7 @@ def fault_of(event: NewEvent) -> str | None:
 
 
 class Outcome(Enum):
-    """What became of an event that was sent."""
+    """The outcome of an event that was sent."""
 
     STORED = "stored"
     DUPLICATE = "duplicate"  # the account has an event with this id

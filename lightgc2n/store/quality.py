@@ -11,10 +11,10 @@ DAY = 86_400_000_000  # microseconds
 
 @dataclass(frozen=True, slots=True)
 class QualitySums:
-    """What the events of one day came to while one model was live: counts, and sums of MRR@20 and RC@20."""
+    """Live quality of one model on one day: counts of events, and sums of MRR@20 and RC@20."""
 
     received: int = 0  # events
-    scored: int = 0  # of these, the questions that were asked
+    scored: int = 0  # received events whose rank was recorded
     model_mrr: float = 0.0
     model_rc: float = 0.0
     popular_mrr: float = 0.0  # the most popular items
