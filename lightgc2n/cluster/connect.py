@@ -5,7 +5,6 @@ the versions of this machine, because results must not depend on where a run is 
 that other machines can reach, the cluster must require a token: whoever reaches a cluster can run any code on it.
 """
 
-import ipaddress
 import logging
 import os
 import platform
@@ -236,10 +235,8 @@ def _parsed(address: str) -> tuple[str, int]:
 
 
 def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    """Whether Ray listens on loopback alone: with any other address, 127.0.0.2 too, it listens on all networks."""
+    return host in {"localhost", "127.0.0.1"}
 
 
 def _refuse_open(reachable: bool, address: str) -> None:
@@ -253,7 +250,7 @@ def _refuse_unreachable(host: str, port: int, address: str) -> None:
         socket.create_connection((host, port), REACH_SECONDS).close()
     except OSError as problem:
         raise ClusterError(
-            f"{address}: no cluster answers ({problem.strerror or problem}). Start one: ray start --head --port {port}"
+            f"{address}: no cluster answers ({problem.strerror or problem}). docs/cluster.md shows how to start one."
         ) from None
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from lightgc2n.cluster.connect import FIT, HUNG, Limits, deferred_signals, differing, refuse_here, versions_here
+from lightgc2n.cluster.connect import FIT, HUNG, Limits, Node, deferred_signals, differing, refuse_here, versions_here
 from lightgc2n.errors import ClusterError, SettingError
 
 WITHOUT_RAY = "import sys; sys.modules['ray'] = None; from lightgc2n.cli.main import main; main()"
@@ -34,6 +34,13 @@ def test_an_address_is_host_and_port(address: str) -> None:
 
     with pytest.raises(SettingError, match="expected HOST:PORT"), connect(address):
         pass
+
+
+@pytest.mark.parametrize(
+    ("address", "local"), [("127.0.0.1", True), ("127.0.0.2", False), ("192.0.2.1", False), ("node-a", False)]
+)
+def test_only_127_0_0_1_is_local_because_ray_listens_on_all_networks_with_any_other(address: str, local: bool) -> None:
+    assert Node("id", address, 1.0, 0.0).is_local is local
 
 
 def test_a_cluster_that_others_can_reach_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
