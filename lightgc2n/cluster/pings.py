@@ -45,7 +45,7 @@ class Pings:
 
     def newly_silent(self) -> set[str]:
         """Take the answers, ask again, and return the nodes that have just been silent for the limit."""
-        now, limit, found = time.monotonic(), self.cluster.limits.hung, set()
+        now, limit, silent = time.monotonic(), self.cluster.limits.hung, set()
         for node in self.nodes():
             if self._answers(node.id):
                 self._heard[node.id] = now
@@ -53,8 +53,8 @@ class Pings:
             elif node.id not in self.silent and now - self._heard.get(node.id, now) > limit:
                 say(f"node {node.name} is silent for {limit:g} s and gets no work until it answers")
                 self.silent.add(node.id)
-                found.add(node.id)
-        return found
+                silent.add(node.id)
+        return silent
 
     def close(self) -> None:
         """End the actors."""
@@ -63,12 +63,12 @@ class Pings:
 
     def _answers(self, node: str) -> bool:
         """Whether a node has answered the last message; then it is sent the next."""
-        asked, answered = self._asked.get(node), False
-        if asked is not None and not ray.wait([asked], timeout=0)[0]:
+        pending, answered = self._asked.get(node), False
+        if pending is not None and not ray.wait([pending], timeout=0)[0]:
             return False
-        if asked is not None:
+        if pending is not None:
             try:
-                answered = bool(ray.get(asked))
+                answered = bool(ray.get(pending))
             except RayError:
                 self._actors.pop(node, None)
         if node not in self._actors:

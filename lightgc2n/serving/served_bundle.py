@@ -80,10 +80,10 @@ def item_facts(catalogue: Catalogue, titles: Mapping[str, str]) -> dict[str, dic
 
 def image_sources(addresses: Iterable[str]) -> tuple[str, ...]:
     """The origins of the addresses, such as `https://img.example.org`; of more than a few, the schemes alone."""
-    found = {match.group() for address in addresses if (match := ORIGIN.match(address))}
-    if len(found) > MOST_ORIGINS:
-        found = {origin.partition("//")[0] for origin in found}
-    return tuple(sorted(found))
+    origins = {match.group() for address in addresses if (match := ORIGIN.match(address))}
+    if len(origins) > MOST_ORIGINS:
+        origins = {origin.partition("//")[0] for origin in origins}
+    return tuple(sorted(origins))
 
 
 def fingerprint(path: Path) -> Fingerprint:
