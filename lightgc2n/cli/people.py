@@ -328,7 +328,7 @@ def _lists_table(result: "AccountPeople", named: Named) -> Table:
     """A column for each person, for all of them together, and for the account."""
     columns = [(f"next for {_badge(person.name)}", person.next) for person in result.people]
     if result.together is not None:
-        columns += [("together", result.together), ("the account's own list", result.whole)]
+        columns += [("together", result.together), ("the account", result.whole)]
     table = Table(title="What to show next", title_justify="left")
     table.add_column("rank", justify="right")
     for heading, _ in columns:

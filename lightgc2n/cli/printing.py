@@ -50,7 +50,8 @@ def print_table(table: Table) -> None:
             column.no_wrap, column.min_width = True, _width(column)
     if not (console.is_terminal or "COLUMNS" in os.environ):
         console.width = max(console.width, _widths(console, table).maximum)  # a file or a pipe has no width
-    for part in _parts(console, table):
+    for part in list(_parts(console, table)):
+        console.width = max(console.width, _widths(console, part).minimum)  # a number is never cut
         console.print(part)
 
 

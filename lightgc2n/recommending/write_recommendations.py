@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -118,8 +118,39 @@ def _stream_parquet(path: Path, columns: Columns, frames: Iterator["pl.DataFrame
         return frames
 
     with path.open("wb") as file:
+        output = _ParquetOutput(file)
         rows = register_io_source(source, schema=_schema(columns))
-        rows.sink_parquet(file, row_group_size=ROWS_PER_FRAME, maintain_order=True)
+        try:
+            rows.sink_parquet(output, row_group_size=ROWS_PER_FRAME, maintain_order=True)
+        except Exception:
+            if output.problem is not None:
+                raise output.problem from None
+            raise
+
+
+class _ParquetOutput(io.RawIOBase):
+    """A file that keeps the system's error, such as that of a full disk: polars raises another in its place."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.problem: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return self._file.write(data)
+        except OSError as problem:
+            self.problem = problem
+            raise
+
+    def flush(self) -> None:
+        try:
+            self._file.flush()
+        except OSError as problem:
+            self.problem = problem
+            raise
+
+    def writable(self) -> bool:
+        return True
 
 
 def _schema(columns: Columns) -> dict[str, "type[pl.DataType]"]:

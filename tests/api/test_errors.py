@@ -169,7 +169,7 @@ CASES = {
     "moved data": Case(moved_data, "Say where it is with --data DIR."),
     "other data": Case(other_data, "Give --data the dataset of the run."),
     "an unknown account": Case(lambda _: run().recommend("nobody"), "Give --history to recommend for someone new."),
-    "nobody": Case(lambda _: run().recommend(), "Give an account (--account), a history (--history) or both."),
+    "nobody": Case(lambda _: run().recommend(), "expected an account (--account), a history (--history) or both"),
     "no length": Case(lambda _: run().recommend("user3", k=0), "k (-k) must be at least 1"),
     "one or all": Case(
         lambda _: run().recommend("user3", person="A", together=True), "one person (--person) or for all (--together)"

@@ -83,6 +83,7 @@ def test_a_node_with_other_versions_takes_no_work() -> None:
 
 def test_a_signal_waits_until_it_is_delivered() -> None:
     before, reached = signal.getsignal(signal.SIGINT), []
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a test of a command may have left its own
 
     def work() -> None:
         with deferred_signals() as deliver:
@@ -92,7 +93,10 @@ def test_a_signal_waits_until_it_is_delivered() -> None:
             deliver()
             reached.append("too far")
 
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert reached == ["the end of a call"]
-    assert signal.getsignal(signal.SIGINT) is before
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+        assert reached == ["the end of a call"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -178,8 +178,8 @@ def run(*arguments: str, **more):
 def test_command_prints_tables_without_cutting_numbers(prepared):
     text = run(str(prepared), env={"COLUMNS": "20"}).stdout
     lines = {" ".join(line.split()) for line in text.splitlines()}
-    assert "events 720 480 1,200" in lines
-    assert "last event 1970-02-19T21:00:00Z 1970-02-19T23:00:00Z 1970-02-19T23:00:00Z" in lines
+    assert {"events 720", "events 480", "events 1,200"} <= lines  # a part of the table for each column
+    assert {"last event 1970-02-19T21:00:00Z", "last event 1970-02-19T23:00:00Z"} <= lines
     assert "accounts of household size 2 1" in lines
     assert text.startswith("tiny [two] (logs, 1 accounts in the vocabulary")
 

@@ -216,7 +216,7 @@ def test_what_is_shown(town: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert f"{shared}: " in done.stdout
     assert "people (confidence" in done.stdout
-    for words in (f"The [last] one ({event.item_id})", "next for", "together", "the account's own list", "active"):
+    for words in (f"The [last] one ({event.item_id})", "next for", "together", "the account", "active"):
         assert words in done.stdout
     letters = done.stdout.split("oldest ")[1].split(" newest")[0]
     assert letters.upper().replace("\n", "") == "".join(one.person for one in recommender.people(shared).events)
