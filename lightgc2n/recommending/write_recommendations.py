@@ -120,8 +120,9 @@ def _stream_parquet(path: Path, columns: Columns, frames: Iterator["pl.DataFrame
     with path.open("wb") as file:
         output = _ParquetOutput(file)
         rows = register_io_source(source, schema=_schema(columns))
+        target: Any = output  # polars takes any object with write(); its annotation names open files
         try:
-            rows.sink_parquet(output, row_group_size=ROWS_PER_FRAME, maintain_order=True)
+            rows.sink_parquet(target, row_group_size=ROWS_PER_FRAME, maintain_order=True)
         except Exception:
             if output.problem is not None:
                 raise output.problem from None
