@@ -57,10 +57,14 @@ def fault_of(event: NewEvent) -> str | None:
         text = getattr(event, name)
         if text is None and name not in ("account", "item"):
             continue
+        if not isinstance(text, str):
+            return f"{name}: expected text, found {text!r:.100}"
         if not 1 <= len(text) <= LONGEST_ID:
             return f"{name}: expected 1 to {LONGEST_ID} characters, found {len(text):,}"
         if NO_TEXT.search(text):
             return f"{name}: expected text in UTF-8 without control characters"
+    if type(event.time) is not int:  # SQLite would store a fraction, or the bytes of a number of numpy
+        return f"time: expected an int, microseconds since 1970, found {event.time!r:.100}"
     if not EARLIEST <= event.time <= LATEST:
         return f"time: expected the years 1900 to 2262, found {event.time} microseconds since 1970"
     return None

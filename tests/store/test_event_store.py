@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lightgc2n.errors import DataError, OutputError
@@ -163,6 +164,23 @@ def test_a_newer_schema_is_refused(store: EventStore, url: str) -> None:
         session.run("UPDATE meta SET value = '99' WHERE name = 'schema'")
     with pytest.raises(DataError, match="schema 99, this version of lightgc2n knows 2"):
         open_store(url)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        NewEvent("a", "x", 1.5),  # type: ignore[arg-type]
+        NewEvent("a", "x", np.int64(1)),  # type: ignore[arg-type]
+        NewEvent("a", "x", True),
+        NewEvent("a", "x", float("nan")),  # type: ignore[arg-type]
+        NewEvent("a", None, 1),  # type: ignore[arg-type]
+        NewEvent(b"a", "x", 1),  # type: ignore[arg-type]
+    ],
+)
+def test_a_value_of_another_type_is_refused(store: EventStore, event: NewEvent) -> None:
+    with pytest.raises(DataError, match="expected (an int|text)"):
+        store.append([event])
+    assert store.facts().events == 0
 
 
 def test_a_transaction_that_fails_stores_nothing(store: EventStore) -> None:
