@@ -35,12 +35,13 @@ class AuditLog:
             facts: returns what the line holds; called in the thread.
             durable: return only after the line has reached the disk.
         """
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._note, action, facts, durable)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self.write, action, facts, durable)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False)
 
-    def _note(self, action: str, facts: Callable[[], dict[str, Any]], durable: bool) -> None:
+    def write(self, action: str, facts: Callable[[], dict[str, Any]], durable: bool) -> None:
+        """The same in the thread of the caller."""
         if self._path is None:
             log("audit", action=action, **facts())
             return

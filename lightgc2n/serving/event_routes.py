@@ -1,7 +1,7 @@
 """The routes that change what the service knows: events, and their erasure."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 from urllib.parse import unquote
 
@@ -90,17 +90,17 @@ def add_event_routes(app: FastAPI, service: Service) -> None:
         parts = _ids_in_path(request)
         if len(parts) == 1:
             known = served.recommender.knows(parts[0])
-            count = await store.erase_account(parts[0], known)
-            await _note_erasure(service, store, request, parts[0], "account")
+            note = _erasure_line(service, store, request, parts[0], "account")
+            count = await store.erase_account(parts[0], known, note)
             service.metrics.erasures.labels("account").inc()
             return json_response({"events": count, "stays": store.what_stays(known)})
         if len(parts) != 3 or parts[1] != "events":
             raise _not_encoded()
         account, _, event = parts
         number = _number(event)
-        if not await store.erase_event(account, event if number is None else None, number):
+        note = _erasure_line(service, store, request, account, "event")
+        if not await store.erase_event(account, event if number is None else None, number, note):
             raise unknown("event", event)
-        await _note_erasure(service, store, request, account, "event")
         service.metrics.erasures.labels("event").inc()
         return json_response({"events": 1, "stays": store.what_stays(served.recommender.knows(account))})
 
@@ -199,10 +199,10 @@ async def _note_write(
     await service.audit.note("write", lambda: {**facts, "accounts": store.hashes_of(accounts), **ids}, durable=False)
 
 
-async def _note_erasure(service: Service, store: LiveStore, request: Request, account: str, what: str) -> None:
-    """Append a line to the audit log."""
+def _erasure_line(service: Service, store: LiveStore, request: Request, account: str, what: str) -> Callable[[], None]:
+    """Return a function that appends a line to the audit log."""
     facts = {**_asker(request), "what": what, **({"ids": [account]} if service.settings.log_ids else {})}
-    await service.audit.note("erase", lambda: {**facts, "accounts": store.hashes_of([account])}, durable=True)
+    return lambda: service.audit.write("erase", lambda: {**facts, "accounts": store.hashes_of([account])}, durable=True)
 
 
 def _asker(request: Request) -> dict[str, Any]:

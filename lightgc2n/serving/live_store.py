@@ -148,32 +148,36 @@ class LiveStore:
         self.store  # noqa: B018  # an error now if it does not answer
         return await self._writer.append(client, events)
 
-    async def erase_account(self, account: str, known: bool) -> int:
+    async def erase_account(self, account: str, known: bool, done: Callable[[], None]) -> int:
         """Erase an account for good and return how many events it had; raise an error for an unknown account.
 
         Args:
             known: whether the bundle knows it.
+            done: called in the thread once it is erased, also after the request has run out of time.
         """
 
         def erase(store: EventStore) -> int:
             if store.is_erased(account):
+                done()
                 return 0
             if not known and store.version(account) is None:
                 raise unknown("account", account)
             count = store.erase_account(account)
             self._tombstones |= {store.hash_of(account)}
+            done()
             return count
 
         return await self._erase(erase)
 
-    async def erase_event(self, account: str, id: str | None, number: int | None) -> bool:
-        """Erase one event; return whether it was there."""
+    async def erase_event(self, account: str, id: str | None, number: int | None, done: Callable[[], None]) -> bool:
+        """Erase one event; return whether it was there. `done` is called as for an account."""
 
         def erase(store: EventStore) -> bool:
-            done = store.erase_event(account, id=id, number=number)
-            if done:
+            erased = store.erase_event(account, id=id, number=number)
+            if erased:
                 self._tombstones |= {store.hash_of_any_event(account)}
-            return done
+                done()
+            return erased
 
         return await self._erase(erase)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,22 @@ def test_the_audit_log_has_hashes_of_accounts_and_no_items(service: Running, tmp
     assert "somebody" not in text
     assert item not in text
     assert (tmp_path / "audit.log").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_erasure_that_takes_longer_than_its_request_is_in_the_audit_log(tmp_path: Path) -> None:
+    store, log = filled_file(tmp_path), tmp_path / "audit.log"
+    with running(bundle_of("lightgc2n"), store=store, audit_log=log, limits={"seconds": 0.5}) as service:
+        client, account = service.client(), service.service.served.recommender.dataset.accounts[0]
+        other = sqlite3.connect(store, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")  # as `store compact` would
+        assert client.ask("DELETE", f"/v1/accounts/{account}").status == 503
+        assert not log.exists()
+        other.execute("ROLLBACK")
+        other.close()
+        wait_for(lambda: client.recommend(account=account).code == "unknown_account")
+        wait_for(log.exists)
+        (line,) = lines(log)
+        assert (line["audit"], line["what"]) == ("erase", "account")
 
 
 def test_ids_are_in_the_audit_log_when_requested(tmp_path: Path) -> None:

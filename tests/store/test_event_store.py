@@ -178,7 +178,7 @@ def test_a_newer_schema_is_refused(store: EventStore, url: str) -> None:
     ],
 )
 def test_a_value_of_another_type_is_refused(store: EventStore, event: NewEvent) -> None:
-    with pytest.raises(DataError, match="expected (an int|text)"):
+    with pytest.raises(DataError, match=r"expected (an int|text)"):
         store.append([event])
     assert store.facts().events == 0
 
