@@ -159,7 +159,7 @@ def test_an_erasure_that_takes_longer_than_its_request_is_in_the_audit_log(tmp_p
         assert not log.exists()
         other.execute("ROLLBACK")
         other.close()
-        wait_for(lambda: client.recommend(account=account).code == "unknown_account")
+        wait_for(lambda: client.recommend(account=account).status == 404)
         wait_for(log.exists)
         (line,) = lines(log)
         assert (line["audit"], line["what"]) == ("erase", "account")
