@@ -249,8 +249,6 @@ def main(check: bool, accounts: int, epochs: int, children: Children) -> int:
 
 
 def stop(_number: int, _frame: Any) -> NoReturn:
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, signal.SIG_IGN)  # a second Ctrl-C does not interrupt the cleaning
     raise SystemExit(130)
 
 

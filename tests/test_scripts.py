@@ -140,9 +140,6 @@ def test_ctrl_c_ends_the_live_demo_and_removes_its_files(tmp_path: Path) -> None
     address = next(line for line in demo.stdout if line.startswith("the page:")).split()[2].removesuffix("/#model")
     assert urlopen(f"{address}/healthz").status == 200
     demo.send_signal(signal.SIGINT)
-    with pytest.raises(subprocess.TimeoutExpired):  # the service drains for a second
-        demo.wait(timeout=0.3)
-    demo.send_signal(signal.SIGINT)  # an impatient user
     assert demo.wait(timeout=60) == 130
     demo.stdout.close()
     assert list(tmp_path.iterdir()) == []
