@@ -10,6 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -107,21 +108,20 @@ class SqliteDatabase:
     def __init__(self, path: Path) -> None:
         self.name, self._path = str(path), Path(os.path.abspath(path))  # SQLite reads ":memory:" as no file at all
         self._own = threading.local()
-        self._all: list[sqlite3.Connection] = []
-        self._lock = threading.Lock()
+        self._all: list[_SharedConnection] = []
+        self._lock, self._closed = threading.Lock(), False
         if not path.is_file():
             raise DataError(f"{path}: no such store. Create one with: lightgc2n store init {path}")
         _refuse_foreign(path)
         self._opened = self._file()
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        with self._errors():
-            return self._connection().execute(sql, values).fetchall()
+        with self._errors(), self._connection() as connection:
+            return connection.execute(sql, values).fetchall()
 
     @contextmanager
     def transaction(self, write: bool = True) -> Iterator[Session]:
-        with self._errors():
-            connection = self._connection()
+        with self._errors(), self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
                 yield _SqliteSession(connection)
@@ -132,8 +132,7 @@ class SqliteDatabase:
                 raise
 
     def vacuum(self) -> None:
-        with self._errors():
-            connection = self._connection()
+        with self._errors(), self._connection() as connection:
             connection.execute("VACUUM")
             busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if busy:
@@ -143,27 +142,40 @@ class SqliteDatabase:
             )
 
     def close(self) -> None:
+        """Close each connection after the statement that uses it: SQLite crashes where it is closed meanwhile."""
         with self._lock:
-            for connection in self._all:
+            self._closed = True
+            for shared in self._all:
+                if not shared.lock.acquire(timeout=2 * WAIT_SECONDS):
+                    continue  # a longer statement keeps its connection until the process ends
                 with suppress(sqlite3.Error):
-                    connection.close()
+                    shared.connection.close()
+                shared.lock.release()
             self._all.clear()
-            self._own = threading.local()
 
-    def _connection(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """Yield the connection of this thread, which is not closed meanwhile."""
         if self._file() != self._opened:  # what is written to a file without a name would be lost
             raise StoreReplacedError(f"{self.name}: another file is there now.")
-        if connection is None:
-            connection = sqlite3.connect(
-                self._path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
-            )
-            for pragma in PRAGMAS:
-                connection.execute(f"PRAGMA {pragma}")
-            self._own.connection = connection
-            with self._lock:
-                self._all.append(connection)
-        return connection
+        shared: _SharedConnection | None = getattr(self._own, "shared", None)
+        if shared is None:
+            shared = self._own.shared = self._connect()
+        with shared.lock:
+            if self._closed:
+                raise StoreUnavailableError(f"{self.name}: the store was closed.")
+            yield shared.connection
+
+    def _connect(self) -> "_SharedConnection":
+        connection = sqlite3.connect(
+            self._path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
+        )
+        for pragma in PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+        shared = _SharedConnection(connection)
+        with self._lock:
+            self._all.append(shared)
+        return shared
 
     def _file(self) -> tuple[int, int]:
         """Return device and inode of the file; sqlite3 would create one that is not there."""
@@ -182,6 +194,14 @@ class SqliteDatabase:
             if isinstance(problem, sqlite3.IntegrityError | sqlite3.ProgrammingError):
                 raise
             raise StoreUnavailableError(f"{self.name}: {problem}.") from None
+
+
+@dataclass(frozen=True)
+class _SharedConnection:
+    """The connection of one thread, and the lock that is held while a statement of it runs."""
+
+    connection: sqlite3.Connection
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
 
 class _SqliteSession:
@@ -245,8 +265,9 @@ class NewSqliteFile(SqliteDatabase):
                 self._memory.backup(connection)
         self._memory.close()
 
-    def _connection(self) -> sqlite3.Connection:
-        return self._memory
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        yield self._memory
 
 
 @contextmanager

@@ -78,3 +78,33 @@ def test_a_new_store_is_private_and_its_journal_is_a_write_ahead_log(tmp_path: P
     with sqlite3.connect(tmp_path / "events.db") as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
+
+
+CLOSED_WHILE_READING = """
+import sys, threading, time
+from lightgc2n.store.event_store import create_store
+
+store = create_store(sys.argv[1])
+counting = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000) SELECT max(i) FROM n"
+rows, reading = [], threading.Event()
+
+def read():
+    store.database.query("SELECT 1")  # its connection is open
+    reading.set()
+    rows.extend(store.database.query(counting))
+
+thread = threading.Thread(target=read)
+thread.start()
+reading.wait()
+time.sleep(0.05)
+store.close()
+thread.join()
+print(rows)
+"""
+
+
+def test_a_store_that_is_closed_while_a_thread_reads_it(tmp_path: Path) -> None:
+    """SQLite crashes the process where a connection is closed under a statement: the statement ends first."""
+    command = [sys.executable, "-c", CLOSED_WHILE_READING, str(tmp_path / "events.db")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) in ((0, "[(3000000,)]\n"), (0, "[]\n")), done.stderr
