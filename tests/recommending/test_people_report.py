@@ -17,7 +17,7 @@ ALIKE = (1 / 7,) * 7
 
 
 def hours(**shares: float) -> tuple[float, ...]:
-    return tuple(shares.get(f"h{hour}", 0.0) for hour in range(24))
+    return tuple(float(shares.get(f"h{hour}", 0)) for hour in range(24))
 
 
 def test_characteristic_items_by_hand() -> None:
