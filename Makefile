@@ -53,7 +53,7 @@ test: $(VENV)/.setup-dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
 
 test-services: $(VENV)/.setup-dev
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE POLARS_MAX_THREADS=1 $(BIN)/python -m pytest --quiet -m services
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE POLARS_MAX_THREADS=1 $(BIN)/python -m pytest --quiet -m "services and not slow"
 
 # Outside the dev extra: Triton exists for Linux alone. Its interpreter cannot read functions that the shape checks wrap.
 test-kernels: $(VENV)/.setup-dev
