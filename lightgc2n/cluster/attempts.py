@@ -138,6 +138,9 @@ def read_folder(folder: Path, kind: FolderKind) -> dict[str, npt.NDArray[np.uint
     return {path.relative_to(folder).as_posix(): np.fromfile(path, dtype=np.uint8) for path in paths}
 
 
+ATTEMPT = "attempt-"  # begins the names of our scratch folders; nothing else there is removed
+
+
 @contextmanager
 def scratch() -> Iterator[Path]:
     """A folder of this process alone, removed at the end; those that killed processes left are removed first."""
@@ -149,10 +152,10 @@ def scratch() -> Iterator[Path]:
         )
     with ExitStack() as held:
         with _locked(root):  # so that nobody removes a folder that is being made
-            for left in root.iterdir():
+            for left in root.glob(f"{ATTEMPT}*"):
                 with suppress(OSError), _locked(left, fcntl.LOCK_NB):
                     shutil.rmtree(left, ignore_errors=True)
-            folder = Path(tempfile.mkdtemp(dir=root))
+            folder = Path(tempfile.mkdtemp(dir=root, prefix=ATTEMPT))
             held.enter_context(_locked(folder))
         held.callback(shutil.rmtree, folder, ignore_errors=True)
         yield folder
