@@ -68,12 +68,14 @@ def test_nothing_begins_after_the_time_budget(run: Path) -> None:
 def test_scratch_of_killed_processes_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with scratch() as first:
-        left = first.parent / "left"
+        left, foreign = first.parent / "attempt-left", first.parent / "thesis"
         left.mkdir()
+        foreign.mkdir()
         (left / "file").touch()
         with scratch() as second:
             assert first.is_dir()
             assert second.is_dir()
             assert not left.exists()
+            assert foreign.is_dir()
         assert not second.exists()
     assert not first.exists()
