@@ -3,11 +3,13 @@
 Shapes: B accounts of N sessions each (any leading axes, also none), K people.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
 
 import numpy as np
 
 from lightgc2n.data.dataset import Longs
+from lightgc2n.people.habits import View
 from lightgc2n.people.sessions import Floats
 
 CENTRE_STEPS, STEPS = 10, 20
@@ -16,23 +18,29 @@ DOUBT = 0.2  # probability spread over all people when mean field starts
 
 
 def softmax(scores: Floats) -> Floats:
-    """Return the softmax along the last axis."""
-    likely = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return likely / likely.sum(axis=-1, keepdims=True)
+    """Return the softmax along the last axis, which is short: numpy reduces a long first axis several times faster."""
+    likely = np.exp(scores - over_last(np.maximum, scores)[..., None])
+    return np.asarray(likely / over_last(np.add, likely)[..., None])
 
 
-def assign(evidence: Floats, size: Longs, people: int) -> Floats:
+def over_last(join: Callable[[Floats, Floats], Floats], values: Floats) -> Floats:
+    """Reduce a short last axis, one slice after another."""
+    return reduce(join, (values[..., place] for place in range(values.shape[-1])))
+
+
+def assign(evidence: Floats, size: Longs, people: int, habits: View | None = None) -> Floats:
     """Return the probability that each session belongs to each person, [B, N, K]; rows sum to one.
 
     Args:
         evidence: log(p_same / p_other) of each pair [B, N, N], symmetric, 0 on the diagonal.
         size: events of each session [B, N]; a session is weighted by the square root of its size.
         people: the number of people.
+        habits: what the sessions of a person have in common beside the evidence of pairs.
     """
-    return assign_each(evidence, size, [people])[0]
+    return assign_each(evidence, size, [people], habits)[0]
 
 
-def assign_each(evidence: Floats, size: Longs, counts: Sequence[int]) -> list[Floats]:
+def assign_each(evidence: Floats, size: Longs, counts: Sequence[int], habits: View | None = None) -> list[Floats]:
     """Return what `assign` returns for each number of people; what they have in common is computed once."""
     number, weight = evidence.shape[-1], np.sqrt(size)
     trivial = {
@@ -49,7 +57,7 @@ def assign_each(evidence: Floats, size: Longs, counts: Sequence[int]) -> list[Fl
     ratios = ratios_of(evidence)
     belongs = np.concatenate(starts, axis=-1)
     for _ in range(STEPS):
-        belongs = mean_field_step(evidence, ratios, weight, belongs, bounds)
+        belongs = mean_field_step(evidence, ratios, weight, belongs, bounds, habits)
     computed = dict(zip(several, np.split(belongs, bounds, axis=-1), strict=True))
     return [computed[people] if people in computed else trivial[people] for people in counts]
 
@@ -72,7 +80,7 @@ def _point_at(points: Floats, place: Longs) -> Floats:
 
 
 def _squared_distances(points: Floats, centres: Floats) -> Floats:
-    return ((points[..., :, None, :] - centres[..., None, :, :]) ** 2).sum(axis=-1)
+    return over_last(np.add, (points[..., :, None, :] - centres[..., None, :, :]) ** 2)
 
 
 def ratios_of(evidence: Floats) -> Floats:
@@ -80,15 +88,20 @@ def ratios_of(evidence: Floats) -> Floats:
     return np.exp(evidence) - np.eye(evidence.shape[-1])
 
 
-def mean_field_step(evidence: Floats, ratios: Floats, weight: Floats, belongs: Floats, bounds: Longs) -> Floats:
-    """Update the assignment of each session given the others, by its fit and, slightly, by the plain sum.
+def mean_field_step(
+    evidence: Floats, ratios: Floats, weight: Floats, belongs: Floats, bounds: Longs, habits: View | None = None
+) -> Floats:
+    """Update the assignment of each session given the others, by its fit, slightly by the plain sum, and by habits.
 
     Args:
         belongs: for one or more numbers of people, side by side [B, N, sum of K].
         bounds: where the next number of people begins.
     """
     mass = belongs * weight[..., None]
-    score = FIT_WEIGHT * fits(ratios, mass) + SUM_WEIGHT * (evidence @ mass)
+    fit, plain = (FIT_WEIGHT, SUM_WEIGHT) if habits is None else (habits.weights.fit, habits.weights.sum)
+    score = fit * fits(ratios, mass) + plain * (evidence @ mass)
+    if habits is not None:
+        score += habits.scores(belongs)
     return np.concatenate([softmax(part) for part in np.split(score, bounds, axis=-1)], axis=-1)
 
 
@@ -101,6 +114,21 @@ def assign_others(evidence: Floats, weight: Floats, belongs: Floats) -> Floats:
     mass = belongs * weight[:, None]
     fit = np.log((np.exp(evidence) @ mass + 1) / (mass.sum(axis=0) + 1))
     return softmax(FIT_WEIGHT * fit + SUM_WEIGHT * (evidence @ mass))
+
+
+def likelihoods(evidence: Floats, size: Longs, assigned: Sequence[Floats], habits: View) -> Floats:
+    """Return how likely the sessions are if they belong to these people, for each number of people [B, len(assigned)].
+
+    Args:
+        assigned: what `assign_each` returns.
+    """
+    bounds = np.cumsum([one.shape[-1] for one in assigned])[:-1]
+    most = [np.eye(one.shape[-1])[one.argmax(axis=-1)] for one in assigned]
+    belongs = np.concatenate(most, axis=-1)
+    mass = belongs * np.sqrt(size)[..., None]
+    fit, plain = habits.weights.fit * fits(ratios_of(evidence), mass), habits.weights.sum / 2 * (evidence @ mass)
+    total = (belongs * (fit + plain)).sum(axis=-2) + habits.totals(belongs)
+    return np.stack([part.sum(axis=-1) for part in np.split(total, bounds, axis=-1)], axis=-1)
 
 
 def fits(ratios: Floats, mass: Floats) -> Floats:

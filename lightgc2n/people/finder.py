@@ -13,7 +13,7 @@ Shapes: E events of one account, N sessions, B accounts, K people.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,15 +32,15 @@ from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.count_people import (
     FEATURES,
     OF_EVIDENCE,
+    WITHOUT_HABITS,
     CountHead,
     at_most,
     chances,
-    count_features,
     decide,
     features_and_people,
-    learn_count,
-    with_more,
 )
+from lightgc2n.people.count_training import learn_count
+from lightgc2n.people.habits import Habits, View, Weights
 from lightgc2n.people.pair_evidence import Contrast, Learned, evidence, learn, pair_evidence
 from lightgc2n.people.session_features import ItemTables, Sessions
 from lightgc2n.people.sessions import Floats, Logs, equal_sizes, landmarks, sampled, usual_gap
@@ -52,6 +52,13 @@ FACTS, ARRAYS = "finder.json", "finder.safetensors"
 FINDER = FolderKind("people finder", FACTS, (ARRAYS,))
 SCHEMA = 1
 WEIGHTS = ("inward", "threshold", "outward", "straight", "constant")
+GROUP, TOGETHER, TYPES, KINDS, COUNTING = (
+    "habits.group",
+    "habits.together",
+    "habits.hours",
+    "habits.kinds",
+    "habits.weights",
+)
 
 
 @dataclass(frozen=True)
@@ -72,13 +79,15 @@ class PeopleFinder:
     learned: Learned
     head: CountHead
     gap: int | None  # microseconds; a longer pause starts a new session; None: logs without times
+    habits: Habits | None = None  # None: people are told apart by the evidence of pairs alone
 
     @classmethod
     def learn(cls, training: Logs, random: np.random.Generator) -> "PeopleFinder":
         """Train a finder on logs; they need no item vectors."""
         gap = None if training.times is None else usual_gap(training.times) if training.gap is None else training.gap
         learned = learn(training, random)
-        return cls(learned, learn_count(training, learned, random), gap)
+        head, habits = learn_count(training, learned, random)
+        return cls(learned, head, gap, habits)
 
     @property
     def catalogue(self) -> int:
@@ -117,13 +126,17 @@ class PeopleFinder:
 
     def features(self, logs: Logs, rows: Longs) -> Floats:
         """Return the features that people are counted by [A, F]; arguments as for `find_all`."""
-        features = np.zeros((logs.accounts, FEATURES))
+        features = np.zeros((logs.accounts, WITHOUT_HABITS if self.habits is None else FEATURES))
         for part in self._parts(logs):
-            sessions, samples = self._sampled(self._part(logs, part), rows[part])
+            sessions, fold, samples = self._sampled(self._part(logs, part), rows[part])
             for accounts, places in samples:
-                pairs = evidence(sessions, self._contrast, places)
-                features[part.start + accounts] = count_features(pairs, sessions.size[places], sessions.again(places))
+                pairs, size = evidence(sessions, self._contrast, places), sessions.size[places]
+                habits = self._habits_of(sessions, fold, places)
+                features[part.start + accounts] = features_and_people(pairs, size, sessions.again(places), habits)[0]
         return features
+
+    def _habits_of(self, sessions: Sessions, fold: Longs, places: Longs) -> View | None:
+        return None if self.habits is None else self.habits.of(sessions, fold, places)
 
     def _parts(self, logs: Logs) -> Iterator[slice]:
         """Yield consecutive accounts that are described together."""
@@ -137,8 +150,8 @@ class PeopleFinder:
         """Return the session id of each event; raise an error for a history that `find` rejects."""
         return self._history(items, times).session
 
-    def _sampled(self, logs: Logs, rows: Longs) -> tuple[Sessions, Iterator[tuple[Longs, Longs]]]:
-        """Return all sessions, and for accounts with equally many the sessions to compare [B, N]."""
+    def _sampled(self, logs: Logs, rows: Longs) -> tuple[Sessions, Longs, Iterator[tuple[Longs, Longs]]]:
+        """Return all sessions, the fold of each account, and for accounts with equally many those to compare [B, N]."""
         fold = np.zeros(logs.accounts, dtype=np.int64)
         fold[rows != NEW] = self.learned.fold[rows[rows != NEW]]
         sessions = self.learned.described(logs, fold)
@@ -150,13 +163,13 @@ class PeopleFinder:
                 chosen = [bounds[one] + sampled(int(size[one]), MOST_SESSIONS) for one in accounts.tolist()]
                 yield accounts, np.stack(chosen)
 
-        return sessions, samples()
+        return sessions, fold, samples()
 
     def _people_of(self, logs: Logs, rows: Longs, counts: Longs | None) -> Iterator[People]:
-        sessions, samples = self._sampled(logs, rows)
+        sessions, fold, samples = self._sampled(logs, rows)
         results: dict[int, tuple[Longs, Floats, Floats]] = {}  # account -> places, chances and people of its sample
         for accounts, places in samples:
-            answers = self._answers(sessions, places, None if counts is None else counts[accounts])
+            answers = self._answers(sessions, fold, places, None if counts is None else counts[accounts])
             for account, own, (likely, share) in zip(accounts.tolist(), places, answers, strict=True):
                 results[account] = own, likely, share
         session = logs.session
@@ -167,21 +180,23 @@ class PeopleFinder:
             count = share.shape[1]
             yield People(count, float(likely[count - 1]), likely, share[own - own[0]], own - own[0])
 
-    def _answers(self, sessions: Sessions, places: Longs, counts: Longs | None) -> Iterator[tuple[Floats, Floats]]:
+    def _answers(
+        self, sessions: Sessions, fold: Longs, places: Longs, counts: Longs | None
+    ) -> Iterator[tuple[Floats, Floats]]:
         """Yield the chances and the assigned sessions [N, K] of each account.
 
         Args:
             places: of the sessions of each account [B, N].
         """
         pairs, size = evidence(sessions, self._contrast, places), sessions.size[places]
+        habits = self._habits_of(sessions, fold, places)
         if counts is not None:
             different = np.unique(counts)
-            assigned = dict(zip(different.tolist(), assign_each(pairs, size, different.tolist()), strict=True))
+            assigned = dict(zip(different.tolist(), assign_each(pairs, size, different.tolist(), habits), strict=True))
             for account, count in enumerate(counts.tolist()):
                 yield np.eye(max(count, MOST_PEOPLE))[count - 1], assigned[count][account]
             return
-        of_evidence, people = features_and_people(pairs, size)
-        features = with_more(of_evidence, size, sessions.again(places))
+        features, people = features_and_people(pairs, size, sessions.again(places), habits)
         likely = at_most(chances(self.head, features), places.shape[1])
         for account, count in enumerate(decide(likely, self.head.caution).tolist()):
             yield likely[account], people[count - 1][account]
@@ -274,7 +289,25 @@ def arrays_of(finder: PeopleFinder) -> dict[str, Any]:
         "count.spread": head.spread,
         "count.weights": head.weights,
     }
-    return {name: array for name, array in (tables | named | rest).items() if array is not None}
+    habits = {} if finder.habits is None else _habit_arrays(finder.habits)
+    return {name: array for name, array in (tables | named | rest | habits).items() if array is not None}
+
+
+def _habit_arrays(habits: Habits) -> dict[str, Any]:
+    return {
+        GROUP: habits.group,
+        TOGETHER: habits.together,
+        TYPES: habits.hours,
+        KINDS: habits.kinds,
+        COUNTING: np.array(astuple(habits.weights)),
+    }
+
+
+def _habits_of_arrays(arrays: dict[str, Any]) -> Habits | None:
+    if GROUP not in arrays:
+        return None  # an earlier version told people apart by the evidence of pairs alone
+    weights = Weights(*map(float, arrays[COUNTING]))
+    return Habits(arrays[GROUP], arrays[TOGETHER], arrays.get(TYPES), arrays[KINDS], weights)
 
 
 def finder_of(facts: dict[str, Any], arrays: dict[str, Any]) -> PeopleFinder:
@@ -286,8 +319,8 @@ def finder_of(facts: dict[str, Any], arrays: dict[str, Any]) -> PeopleFinder:
     contrast = Contrast(arrays["contrast.centre"], arrays["contrast.spread"], weights, float(facts["prior"]))
     learned = Learned(arrays["fold"], tables, arrays["traits.centre"], arrays["traits.spread"], contrast)
     head = CountHead(arrays["count.centre"], arrays["count.spread"], arrays["count.weights"], float(facts["caution"]))
-    if len(head.centre) not in (OF_EVIDENCE, FEATURES):  # earlier versions counted from the evidence alone
-        raise ValueError(
-            f"the count head has {len(head.centre)} features, this version reads {OF_EVIDENCE} or {FEATURES}"
-        )
-    return PeopleFinder(learned, head, facts["gap"])
+    habits = _habits_of_arrays(arrays)
+    readable = (OF_EVIDENCE, WITHOUT_HABITS) if habits is None else (OF_EVIDENCE, WITHOUT_HABITS, FEATURES)
+    if len(head.centre) not in readable:  # earlier versions counted from the evidence alone
+        raise ValueError(f"the count head has {len(head.centre)} features, this version reads {readable}")
+    return PeopleFinder(learned, head, facts["gap"], habits)

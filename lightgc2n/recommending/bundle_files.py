@@ -38,7 +38,7 @@ from lightgc2n.errors import DataError
 from lightgc2n.files.atomic_writes import sha256
 from lightgc2n.files.folder_kinds import FolderKind, kind_found
 from lightgc2n.files.writer_lock import recover
-from lightgc2n.recommending.bundle_schema import EXPORT_AGAIN, SERVER_FIELDS, check_config
+from lightgc2n.recommending.bundle_schema import EXPORT, EXPORT_AGAIN, SERVER_FIELDS, check_config
 
 FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 LINKS = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.ENXIO)  # errors of open() for a link or a socket
@@ -266,7 +266,7 @@ def _check_state(path: Path, name: str, state: State, states: dict[str, State]) 
 
 def _config(folder: Path, states: dict[str, State]) -> dict[str, Any]:
     if not os.path.lexists(folder / CONFIG):
-        raise DataError(f"{folder}: not a bundle (no {CONFIG}). {kind_found(folder)}{EXPORT_AGAIN}")
+        raise DataError(f"{folder}: not a bundle (no {CONFIG}). {kind_found(folder)}Make a bundle with: {EXPORT}.")
     config = _read_json(folder, CONFIG, states)
     if config.get("format") != FORMAT:
         raise DataError(f"{folder / CONFIG}: not that of a bundle (no format {FORMAT!r}). {EXPORT_AGAIN}")

@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from lightgc2n.errors import DataError, option
 from lightgc2n.people.clustering import MOST_PEOPLE
-from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE
+from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE, WITHOUT_HABITS
+from lightgc2n.people.finder import COUNTING, GROUP, KINDS, TOGETHER, TYPES
 from lightgc2n.recommending.queries import EARLIEST, LATEST
 
-EXPORT_AGAIN = (
-    f"Make it again with: {option('lightgc2n export RUN --out BUNDLE', 'lightgc2n.load(RUN).export(BUNDLE)')}."
-)
+EXPORT = option("lightgc2n export RUN --out BUNDLE", "lightgc2n.load(RUN).export(BUNDLE)")
+EXPORT_AGAIN = f"Make it again with: {EXPORT}."
 SHOWN = 60  # characters of a value that a message shows
 FLOATS, COUNTS, BYTES = ("F16", "F32", "F64"), ("U8", "U16", "U32", "U64"), ("U8",)  # as safetensors names them
 MOST_LEVELS = 16  # nesting levels of JSON that is only displayed
@@ -249,6 +249,7 @@ FINDER_CONSTANTS = Fields(  # with which the page finds people; bundles of earli
         **dict.fromkeys(("centre_steps", "steps"), Whole(1, 1000)),
         **dict.fromkeys(("doubt", "least_ratio", "same_person_share"), Number(1e-6, 1)),
         **dict.fromkeys(("farthest_count", "farthest_pair", "fit_weight", "half_an_hour"), Number(1e-6, 1000)),
+        **dict.fromkeys(("taste_prior", "weekday_prior"), Number(1e-6, 1000)),
         "most_people": Whole(MOST_PEOPLE, MOST_PEOPLE),
         "pair_shares": ListOf(Number(1e-6, 1), at_least=1),
         "sum_weight": Number(0, 1000),
@@ -324,7 +325,10 @@ def item_tables(tables: int | str, bytes_and_scales: bool, timed: bool) -> dict[
     if timed:
         tables_of_items["tables.first"] = Table(FLOATS, (tables, "items"), high=INFINITE)  # infinite: never seen
         tables_of_items["tables.middle"] = Table(FLOATS, (tables, "items"))
-    return tables_of_items
+    return tables_of_items | {
+        GROUP: Table(BYTES, (tables, "items"), optional=True),
+        TOGETHER: Table(FLOATS, (tables, "groups", "groups"), low=0, high=1.000001, optional=True),
+    }
 
 
 def finder_tables(timed: bool) -> dict[str, Table]:
@@ -348,11 +352,15 @@ def finder_tables(timed: bool) -> dict[str, Table]:
         "count.centre": Table(FLOATS, ("features",)),
         "count.spread": Table(FLOATS, ("features",), low=1e-10, high=INFINITE),
         "count.weights": Table(FLOATS, ("2 features + 1", MOST_PEOPLE)),
+        TYPES: Table(FLOATS, ("types", 2, 24), high=0.000001, optional=True),
+        KINDS: Table(FLOATS, ("types",), high=0.000001, optional=True),
+        COUNTING: Table(FLOATS, (5,), low=-MOST_WEIGHT, high=MOST_WEIGHT, optional=True),
     }
 
 
 FOLD = Table(COUNTS, ("accounts",), low=0)
-COUNTED_BY = (OF_EVIDENCE, FEATURES)  # earlier versions counted by the evidence alone
+COUNTED_BY = (OF_EVIDENCE, WITHOUT_HABITS, FEATURES)  # earlier versions counted by fewer features
+MOST_WEIGHT = 1000  # of a kind of evidence; learned ones are below 10
 
 
 def check_config(config: dict[str, Any], where: str) -> None:

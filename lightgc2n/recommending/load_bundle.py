@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from lightgc2n.errors import DataError, SettingError, option
-from lightgc2n.people import assigning, count_people, pair_evidence, session_features, sessions
+from lightgc2n.people import assigning, count_people, habits, pair_evidence, session_features, sessions
 from lightgc2n.people import finder as people_finder
 from lightgc2n.people.clustering import MOST_PEOPLE
-from lightgc2n.people.finder import PeopleFinder, finder_of
+from lightgc2n.people.count_people import FEATURES
+from lightgc2n.people.finder import COUNTING, GROUP, KINDS, TOGETHER, PeopleFinder, finder_of
 from lightgc2n.people.sessions import DAY
 from lightgc2n.progress import say
 from lightgc2n.recommending import bundle_schema as schema
@@ -37,7 +38,7 @@ from lightgc2n.recommending.recommender import ANALYSED_SESSIONS, Recommender
 
 VECTORS, SCALES, EVENTS, FOLD = "tables.vectors", "tables.scales", "tables.events", "fold"
 DAYS = ("tables.first", "tables.middle")
-TABLES = (VECTORS, EVENTS, *DAYS)
+TABLES = (VECTORS, EVENTS, *DAYS, GROUP, TOGETHER)
 BYTES_AND_SCALES = 2  # the schema that stored vectors as bytes with a scale for each row
 MOST_LOG_ODDS = 700  # exp overflows beyond; learned ones reach about 20
 NIBBLE_MIDDLE = 8  # the four bits that represent 0
@@ -99,6 +100,8 @@ def finder_constants() -> dict[str, Any]:
         "same_person_share": pair_evidence.SHARE,
         "steps": assigning.STEPS,  # of mean field
         "sum_weight": assigning.SUM_WEIGHT,
+        "taste_prior": habits.TASTE,  # Dirichlet weight of a group of items
+        "weekday_prior": habits.WEEKDAYS,
         "weekend": sessions.WEEKEND,
     }
 
@@ -141,15 +144,25 @@ def _read(files: BundleFiles, timed: bool, accounts: int) -> tuple[dict[str, Any
     need(weights == 2 * features + 1, f"{path}: count.weights", f"{2 * features + 1} rows", weights)
     tables = _as_floats(read_tables(files, FINDER, schema.item_tables("tables", old, timed), lengths))
     need(len(tables[EVENTS]) > 0, f"{path}: {EVENTS}", "a table", "nothing")
+    _check_habits(learned | tables, features, path)
     fold = np.zeros(accounts, dtype=np.int64)
     if ACCOUNT_TABLES in files.server:
         name = f"{SERVER}/{ACCOUNT_TABLES}"
         own = _as_floats(read_tables(files, name, schema.item_tables("more tables", old, timed), lengths))
+        need(own.keys() == tables.keys(), f"{files.folder / name}", f"{', '.join(tables)}", ", ".join(own))
         tables = {key: np.concatenate([tables[key], own[key]]) for key in tables}
         fold = read_tables(files, name, {FOLD: schema.FOLD}, lengths)[FOLD].astype(np.int64)
         last = int(fold.max(initial=0))
         need(last < len(tables[EVENTS]), f"{files.folder / name}: {FOLD}", f"below {len(tables[EVENTS])}", last)
     return learned | tables, fold
+
+
+def _check_habits(arrays: dict[str, Any], features: int, path: Path) -> None:
+    """Check that the tables of habits are all there or all missing; earlier versions learned nothing of habits."""
+    names = (GROUP, TOGETHER, KINDS, COUNTING)
+    for name in names:
+        there = any(one in arrays for one in names) or features == FEATURES
+        need(name in arrays or not there, f"{path}: {name}", "a table", "nothing")
 
 
 def _check_odds(arrays: dict[str, Any], prior: float, where: str) -> None:

@@ -174,7 +174,7 @@ def characteristic_items(
 ) -> list[CharacteristicItem]:
     """Return the items with the largest n log(n / expected): n of the person, expected at average frequency.
 
-    The person has each of them at least twice, and nobody else of the account has it more often.
+    The person has each of them at least twice, and more often than anybody else of the account.
 
     Args:
         owner: the most probable person of each event.
@@ -182,7 +182,7 @@ def characteristic_items(
     """
     counts = np.bincount(items[owner == person], minlength=len(popularity))
     others = [np.bincount(items[owner == one], minlength=len(popularity)) for one in set(owner.tolist()) - {person}]
-    typical = (counts >= LEAST_EVENTS) & (counts >= np.max([*others, np.zeros_like(counts)], axis=0))
+    typical = (counts >= LEAST_EVENTS) & (counts > np.max([*others, np.zeros_like(counts)], axis=0))
     # Add-one smoothing: an item without training events is rare, not impossible.
     expected = max(int(counts.sum()), 1) * (popularity + 1) / (popularity.sum() + len(popularity))
     times = counts / expected

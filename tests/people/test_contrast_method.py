@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lightgc2n.people import count_people
+from lightgc2n.people import count_training
 from lightgc2n.people.contrast_method import Examples, by_contrast, by_examples, evidence_of, lengths
 from lightgc2n.people.finder import PeopleFinder
 from lightgc2n.people.reference_methods import CountEstimate
@@ -14,8 +14,8 @@ from tests.people.test_pair_evidence import asked
 
 @pytest.fixture(autouse=True)
 def few_merges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_people, "TRIALS", 20)
-    monkeypatch.setattr(count_people, "MERGES", 60)
+    monkeypatch.setattr(count_training, "TRIALS", 20)
+    monkeypatch.setattr(count_training, "MERGES", 60)
 
 
 def test_lengths_by_hand() -> None:

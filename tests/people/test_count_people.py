@@ -3,25 +3,31 @@
 import numpy as np
 import pytest
 
+from lightgc2n.data.dataset import Longs
 from lightgc2n.people import assigning
 from lightgc2n.people.assigning import fits, ratios_of
 from lightgc2n.people.count_people import (
     CAUTION,
-    FEATURES,
     SHARES,
+    WITHOUT_HABITS,
     CountHead,
     at_most,
     chances,
-    count_features,
     decide,
     expanded,
+    features_and_people,
     fitting_caution,
     learn_head,
     plain_head,
     share_likelihoods,
     slopes,
 )
+from lightgc2n.people.sessions import Floats
 from tests.people.test_assigning import blocks
+
+
+def features_of(evidence: Floats, size: Longs, again: float) -> Floats:
+    return features_and_people(evidence, size, again)[0]
 
 
 def test_likelihoods_of_shares_by_hand() -> None:
@@ -45,8 +51,8 @@ def test_how_sessions_fit_by_a_loop() -> None:
 def test_features_of_two_people_by_hand() -> None:
     # Two people with two sessions each; evidence 4 inside, -4 across: two pairs inside, four across.
     evidence = 4 * blocks(np.array([0, 0, 1, 1]))
-    found = count_features(evidence, np.ones(4, dtype=np.int64), again=0.0)
-    assert len(found) == FEATURES
+    found = features_of(evidence, np.ones(4, dtype=np.int64), again=0.0)
+    assert len(found) == WITHOUT_HABITS
     assert found[:2] == pytest.approx([-4 / 3, 4 * np.sqrt(1 - 1 / 9)])
     likely = [2 * np.log1p(share * np.expm1(4)) + 4 * np.log1p(share * np.expm1(-4)) for share in SHARES]
     assert found[2] == SHARES[np.argmax(likely)]
@@ -59,13 +65,13 @@ def test_features_of_two_people_by_hand() -> None:
 
 
 def test_features_beside_the_evidence_by_hand() -> None:
-    found = count_features(np.zeros((4, 4)), np.array([1, 1, 1, 8]), again=0.2)
+    found = features_of(np.zeros((4, 4)), np.array([1, 1, 1, 8]), again=0.2)
     # Logarithms of sizes 0, 0, 0 and log 8: three are log 8 / 4 from their mean, one three times that.
     assert found[-2:] == pytest.approx([np.sqrt((3 * 1 + 9) / 4) * np.log(8) / 4, np.log(21)])
 
 
 def test_sizes_that_are_all_alike_say_nothing() -> None:
-    alike = [count_features(np.zeros((n, n)), np.full(n, 3), again=0.0)[-2] for n in (7, 10)]
+    alike = [features_of(np.zeros((n, n)), np.full(n, 3), again=0.0)[-2] for n in (7, 10)]
     head = learn_head(np.array(alike)[:, None], np.array([1, 2]))
     assert np.isinf(head.spread).all()
 
@@ -79,14 +85,14 @@ def test_a_head_that_knows_fewer_features_asks_for_no_more() -> None:
 
 @pytest.mark.parametrize("sessions", [1, 2, 4])
 def test_few_sessions_have_features_too(sessions: int) -> None:
-    found = count_features(np.zeros((sessions, sessions)), np.ones(sessions, dtype=np.int64), 0.0)
-    assert found.shape == (FEATURES,)
+    found = features_of(np.zeros((sessions, sessions)), np.ones(sessions, dtype=np.int64), 0.0)
+    assert found.shape == (WITHOUT_HABITS,)
     assert np.isfinite(found).all()
 
 
 def test_a_longer_log_of_the_same_look_has_the_same_share() -> None:
     for sessions in (20, 80):
-        found = count_features(blocks(np.arange(sessions) % 2, 0.5), np.ones(sessions, dtype=np.int64), 0.0)
+        found = features_of(blocks(np.arange(sessions) % 2, 0.5), np.ones(sessions, dtype=np.int64), 0.0)
         assert 0.4 <= found[2] <= 0.7
 
 
@@ -111,7 +117,7 @@ def test_one_person_is_favoured() -> None:
     assert decide(likely, 0.0).tolist() == [2, 2]
     assert decide(likely, 0.5).tolist() == [1, 2]  # log(0.4 / 0.3) is 0.29, log(0.4 / 0.2) is 0.69
     said = plain_head()
-    assert chances(said, np.zeros((1, FEATURES)))[0, 0] == pytest.approx(0.8, abs=1e-9)
+    assert chances(said, np.zeros((1, WITHOUT_HABITS)))[0, 0] == pytest.approx(0.8, abs=1e-9)
 
 
 def test_as_much_caution_as_known_singles_need() -> None:
@@ -173,7 +179,7 @@ def test_the_work_of_counting_is_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assigning, "mean_field_step", counted)
     steps = []
     for noise in (0.0, 3.0):
-        count_features(blocks(np.arange(20) % 4, noise), np.ones(20, dtype=np.int64), 0.0)
+        features_of(blocks(np.arange(20) % 4, noise), np.ones(20, dtype=np.int64), 0.0)
         steps.append(len(calls))
         calls.clear()
     assert steps[0] == steps[1] == assigning.STEPS  # two to five people side by side

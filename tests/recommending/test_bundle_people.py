@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from lightgc2n.errors import DataError, SettingError
 from lightgc2n.export.onnx_builder import as_bytes
 from lightgc2n.export.write_bundle import ExportOptions, export_run
-from lightgc2n.people import count_people
+from lightgc2n.people import count_training
 from lightgc2n.recommending.forget_bundle import forget_in_bundle
 from lightgc2n.recommending.load_bundle import load_bundle
 from lightgc2n.recommending.load_run import load_run as load
@@ -47,8 +47,8 @@ def street(tmp_path_factory: pytest.TempPathFactory) -> Street:
     few = TrainingConfig(epochs=1, batch_size=64, learning_rate=0.01)
     train_run(RunPlan(folder / "data", MODEL, training=few), folder / "run")
     with pytest.MonkeyPatch.context() as patch:  # how well the count is learned is not the question
-        patch.setattr(count_people, "MERGES", 100)
-        patch.setattr(count_people, "TRIALS", 30)
+        patch.setattr(count_training, "MERGES", 100)
+        patch.setattr(count_training, "TRIALS", 30)
         for name, options in (("bundle", ExportOptions()), ("bytes", ExportOptions(int8=True))):
             export_run(folder / "run", folder / name, options)
     made = folder / "run", folder / "bundle", folder / "bytes"

@@ -42,6 +42,11 @@ def test_a_trait_belongs_to_whom_it_is_listed_for() -> None:
     assert [one.item for one in characteristic_items(items, owner, 1, popularity, most=5)] == [0]
 
 
+def test_what_two_people_have_equally_often_is_typical_of_neither() -> None:
+    items, owner = np.array([1, 1, 1, 1, 0, 0]), np.array([0, 0, 1, 1, 1, 1])
+    assert characteristic_items(items, owner, 0, np.array([5, 5]), most=5) == []
+
+
 def test_nothing_is_typical_of_somebody_without_events() -> None:
     assert characteristic_items(np.array([0, 1]), np.zeros(2, dtype=np.int64), 1, np.array([1, 1]), most=5) == []
     assert describe(0, [], None) == TOO_FEW

@@ -13,8 +13,8 @@ from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.splits import SplitConfig, split_dataset
 from lightgc2n.export.onnx_builder import as_bytes
 from lightgc2n.export.write_bundle import write_people
-from lightgc2n.people import assigning, count_people, pair_evidence, session_features
-from lightgc2n.people.count_people import FEATURES, OF_EVIDENCE, CountHead
+from lightgc2n.people import assigning, count_people, count_training, habits, pair_evidence, session_features
+from lightgc2n.people.count_people import OF_EVIDENCE, CountHead
 from lightgc2n.people.finder import People, PeopleFinder
 from lightgc2n.people.sessions import Logs, newest_sessions
 from lightgc2n.recommending.bundle_files import FINDER, FINDER_FACTS, BundleFiles
@@ -79,15 +79,16 @@ def assert_twins(found: dict[str, Any], wanted: People) -> None:
 def learned(logs: Logs) -> dict[bool, PeopleFinder]:
     """With times and without; the count is learned from few merges, since how well is not the question."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(count_people, "MERGES", 100)
-        patch.setattr(count_people, "TRIALS", 30)
+        patch.setattr(count_training, "MERGES", 100)
+        patch.setattr(count_training, "TRIALS", 30)
         shown = {True: logs, False: replace(logs, times=None)}
         return {timed: PeopleFinder.learn(some, np.random.default_rng(0)) for timed, some in shown.items()}
 
 
 def fewer_features(head: CountHead) -> dict[str, Any]:
     """Of a count that was learned from the evidence alone, as by earlier versions."""
-    kept = np.r_[: 1 + OF_EVIDENCE, 1 + FEATURES : 1 + FEATURES + OF_EVIDENCE]
+    features = len(head.centre)
+    kept = np.r_[: 1 + OF_EVIDENCE, 1 + features : 1 + features + OF_EVIDENCE]
     centre, spread = head.centre[:OF_EVIDENCE], head.spread[:OF_EVIDENCE]
     return {"count.centre": centre, "count.spread": spread, "count.weights": head.weights[kept]}
 
@@ -141,6 +142,8 @@ def test_constants_come_from_the_bundle(
     monkeypatch.setattr(pair_evidence, "LEAST_RATIO", 0.3)
     monkeypatch.setattr(count_people, "FARTHEST", 1)
     monkeypatch.setattr(session_features, "HALF_AN_HOUR", 0.5)
+    monkeypatch.setattr(habits, "TASTE", 0.5)
+    monkeypatch.setattr(habits, "WEEKDAYS", 3.0)
     write_people(tmp_path, finder, int8=False)
     folders["others"] = tmp_path
     found = page.evaluate(FIND, ["others", [as_lists(history) for history in some]])

@@ -5,6 +5,7 @@
  */
 
 import { eigen } from "./eigen.js";
+import { habitScores, habitTotal } from "./habits.js";
 
 /**
  * Precomputes what the assignment needs for every number of people.
@@ -12,13 +13,15 @@ import { eigen } from "./eigen.js";
  * @param {Float64Array[]} evidence
  * @param {number[]} size events of each session; a longer one counts more, by its root
  * @param {import("./finder.js").Constants} constants
+ * @param {ReturnType<typeof import("./habits.js").habitsOf>} habits of the same sessions
  */
-export function prepare(evidence, size, constants) {
+export function prepare(evidence, size, constants, habits) {
   const weight = size.map(Math.sqrt);
   const ratios = evidence.map((row) => row.map(Math.exp));
   ratios.forEach((row, at) => (row[at] -= 1)); // a session is no evidence about itself
   const weighted = evidence.map((row, at) => row.map((value, other) => value * Math.sqrt(weight[at] * weight[other])));
-  return { constants, evidence, weight, ratios, spectrum: evidence.length > 1 ? eigen(weighted) : null };
+  const weights = habits?.weights ?? { fit: constants.fit_weight, sum: constants.sum_weight };
+  return { constants, evidence, weight, ratios, weights, habits, spectrum: evidence.length > 1 ? eigen(weighted) : null };
 }
 
 /**
@@ -29,16 +32,33 @@ export function prepare(evidence, size, constants) {
  * @returns {Float64Array[]}
  */
 export function assign(prepared, people) {
-  const { constants, evidence, weight } = prepared;
+  const { constants, evidence, weight, weights, habits } = prepared;
   // With so few sessions nothing shows that a person came twice.
   if (evidence.length <= people) return evidence.map((_, at) => unit(people, at));
   const start = spectralStart(prepared.spectrum, people, constants.centre_steps);
   let belongs = start.map((row) => row.map((share) => (1 - constants.doubt) * share + constants.doubt / people));
   for (let step = 0; step < constants.steps; step++) {
     const total = product(evidence, masses(belongs, weight));
-    belongs = shares(fits(prepared, belongs), total, constants);
+    belongs = shares(fits(prepared, belongs), total, weights, habits && habitScores(habits, belongs));
   }
   return belongs;
+}
+
+/**
+ * How likely the sessions are if each belongs to the person with the largest share.
+ *
+ * @param {ReturnType<typeof prepare>} prepared
+ * @param {Float64Array[]} belongs
+ */
+export function likelihood(prepared, belongs) {
+  const { evidence, weight, weights, habits } = prepared;
+  const most = belongs.map((row) => unit(row.length, row.indexOf(Math.max(...row))));
+  const [fitting, total] = [fits(prepared, most), product(evidence, masses(most, weight))];
+  const pairs = most.map((row, at) => {
+    const person = row.indexOf(1);
+    return weights.fit * fitting[at][person] + (weights.sum / 2) * total[at][person];
+  });
+  return pairs.reduce((one, other) => one + other, 0) + habitTotal(habits, most);
 }
 
 /** Sessions grouped by the leading eigenvectors of the evidence, each scaled by the root of its value; 0 or 1. */
@@ -111,11 +131,14 @@ export function assignOthers(evidence, size, belongs, constants) {
   const total = columnSums(mass);
   const ratios = evidence.map((row) => row.map(Math.exp));
   const fit = product(ratios, mass).map((row) => row.map((sum, person) => Math.log((sum + 1) / (total[person] + 1))));
-  return shares(fit, product(evidence, mass), constants);
+  const weights = { fit: constants.fit_weight, sum: constants.sum_weight };
+  return shares(fit, product(evidence, mass), weights, null);
 }
 
-function shares(fit, total, { fit_weight, sum_weight }) {
-  return fit.map((row, at) => softmax(row.map((value, person) => fit_weight * value + sum_weight * total[at][person])));
+function shares(fit, total, weights, habits) {
+  const score = (value, at, person) =>
+    weights.fit * value + weights.sum * total[at][person] + (habits ? habits[at][person] : 0);
+  return fit.map((row, at) => softmax(row.map((value, person) => score(value, at, person))));
 }
 
 /**

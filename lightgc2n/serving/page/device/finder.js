@@ -22,6 +22,8 @@ const FIRST_CONSTANTS = {
   "same_person_share": 0.5,
   "steps": 20,
   "sum_weight": 0.1,
+  "taste_prior": 0.1,
+  "weekday_prior": 1.2,
   "weekend": 5
 };
 
@@ -39,6 +41,15 @@ const FIRST_CONSTANTS = {
  * @property {ArrayLike<number>} centre
  * @property {ArrayLike<number>} spread
  *
+ * @typedef {object} Habits what is learned of habits from all accounts
+ * @property {ArrayLike<number>} group of each item; `groups`: none
+ * @property {number} groups how many there are
+ * @property {ArrayLike<number>} together for each group those of another session of the person, row by row
+ * @property {ArrayLike<number> | null} hours for each type of people the log probabilities of the hours of a working day
+ *   and of a weekend
+ * @property {ArrayLike<number>} kinds the log probability of each type
+ * @property {{fit: number, sum: number, taste: number, weekday: number, hour: number}} weights of each kind of evidence
+ *
  * @typedef {object} Finder
  * @property {Constants} constants
  * @property {number} catalogue the number of items
@@ -47,6 +58,7 @@ const FIRST_CONSTANTS = {
  * @property {Scale} traits
  * @property {Scale & {inward: ArrayLike<number>, threshold: ArrayLike<number>, outward: ArrayLike<number>,
  *   straight: ArrayLike<number>, constant: number, prior: number}} contrast a small network over pairs of sessions
+ * @property {Habits | null} habits null in bundles of earlier versions
  * @property {Scale & {weights: ArrayLike<number>, caution: number}} count softmax regression over features
  */
 
@@ -73,7 +85,21 @@ export function readFinder(facts, arrays) {
     },
     traits: scale("traits"),
     contrast: { ...scale("contrast"), ...network, constant: data("contrast.constant")[0], prior: facts.prior },
+    habits: arrays["habits.group"] ? habitsOfArrays(arrays) : null,
     count: { ...scale("count"), weights: data("count.weights"), caution: facts.caution },
+  };
+}
+
+function habitsOfArrays(arrays) {
+  const data = (name) => arrays[`habits.${name}`]?.data ?? null;
+  const [fit, sum, taste, weekday, hour] = data("weights");
+  return {
+    group: data("group"),
+    groups: arrays["habits.together"].shape[1],
+    together: data("together"),
+    hours: data("hours"),
+    kinds: data("kinds"),
+    weights: { fit, sum, taste, weekday, hour },
   };
 }
 

@@ -3,8 +3,9 @@
  * in the training data.
  */
 
-import { assign, assignOthers, fits, prepare, softmax } from "./assigning.js";
+import { assign, assignOthers, fits, likelihood, prepare, softmax } from "./assigning.js";
 import { eigenvalues } from "./eigen.js";
+import { habitsOf } from "./habits.js";
 import { describe, pairFeatures, sessionNumbers } from "./sessions.js";
 import { microseconds } from "./times.js";
 
@@ -45,7 +46,7 @@ export function findPeople(finder, items, times = null) {
   const places = sampled(sessions.length, finder.constants.most_sessions);
   const compared = places.map((place) => sessions[place]);
   const size = compared.map((one) => one.items.length);
-  const prepared = prepare(evidenceWithin(finder, compared), size, finder.constants);
+  const prepared = prepare(evidenceWithin(finder, compared), size, finder.constants, habitsOf(finder, compared));
   const features = countFeatures(prepared, size, comeAgain(compared));
   const chances = atMost(countChances(finder, features), compared.length);
   const count = decide(chances, finder.count.caution);
@@ -173,6 +174,7 @@ function countFeatures(prepared, size, again) {
     ...steps(agreements.map(({ fit }) => fit)),
     deviation(size.map(Math.log)),
     Math.log1p(100 * again),
+    ...(prepared.habits ? steps(agreements.map(({ likely }) => likely / sessions)).slice(1) : []),
   ];
 }
 
@@ -189,7 +191,8 @@ function agreement(prepared, people) {
       inside += share * others;
     });
   });
-  return { inside: inside / belongs.length, fit: fit / belongs.length };
+  const likely = prepared.habits ? likelihood(prepared, belongs) : 0;
+  return { inside: inside / belongs.length, fit: fit / belongs.length, likely };
 }
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;

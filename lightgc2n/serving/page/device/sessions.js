@@ -12,6 +12,7 @@ import { DAY, remainder } from "./times.js";
  * @property {number[]} items
  * @property {Set<number>} held the distinct items
  * @property {number | null} begun the time of the first event in days; null without times
+ * @property {number | null} time the same in microseconds
  * @property {Float64Array} taste the mean vector of its items
  * @property {number} length the norm of that vector
  * @property {Float64Array} traits its other features, standardised as in training
@@ -57,6 +58,7 @@ function describeOne(finder, items, times, events) {
     items: own,
     held: new Set(own),
     begun: times && times[events[0]] / DAY,
+    time: times && times[events[0]],
     taste,
     length: Math.sqrt(dot(taste, taste)),
     traits: Float64Array.from(values, (value, at) => (value - traits.centre[at]) / traits.spread[at]),
