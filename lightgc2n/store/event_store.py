@@ -16,17 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from lightgc2n.errors import DataError, SettingError
-from lightgc2n.store.databases import (
-    Database,
-    NewSqliteFile,
-    PostgresDatabase,
-    Session,
-    SqliteDatabase,
-    StoreReplacedError,
-    is_postgres,
-)
+from lightgc2n.store.databases import Database, PostgresDatabase, Session, StoreReplacedError, is_postgres
 from lightgc2n.store.events import LATEST, AccountHistory, Earlier, NewEvent, Outcome, StoredEvent, StoreFacts, fault_of
 from lightgc2n.store.schema import FILLED_FROM, KEY, SCHEMA, create_tables, update_tables, value_of
+from lightgc2n.store.sqlite_database import NewSqliteFile, SqliteDatabase
 
 __all__ = [
     "AccountHistory",

@@ -214,6 +214,20 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(small_disk: Path) -> No
         assert count(client, "a") == stored + 1
 
 
+def test_a_log_of_sqlite_that_somebody_removes_loses_nothing(tmp_path: Path) -> None:
+    url = str(tmp_path / "events.db")
+    create_store(url).close()
+    with running(bundle_of(MODEL), store=url) as service:
+        client = service.client()
+        assert send(client, {"account": "a", "item": "i", "id": "before"}).status == 201
+        (tmp_path / "events.db-wal").unlink()
+        wait_for((tmp_path / "events.db-wal").exists)  # the service has saved its events and opened the store again
+        wait_for(lambda: send(client, {"account": "a", "item": "i", "id": "after"}).status == 201)
+        after = open_store(url)  # as after a kill of the service
+        assert [event.id for event in after.events("a", 10)] == ["after", "before"]
+        after.close()
+
+
 def count(client: Client, account: str) -> int:
     return int(client.get(f"/v1/accounts?search={account}").json["accounts"][0]["events"])
 

@@ -29,7 +29,8 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             shutil.chown(folder, "postgres")
-        self._run(["initdb", "-D", str(self._data), "-A", "trust", "-U", "tester", "-E", "UTF8", "--no-sync"])
+        if not self._data.exists():
+            self._run(["initdb", "-D", str(self._data), "-A", "trust", "-U", "tester", "-E", "UTF8", "--no-sync"])
         self._port = _free_port()
 
     def new_database(self, name: str) -> str:
@@ -37,6 +38,9 @@ class PostgresServer:
         subprocess.run(
             [self._binaries / "createdb", "-h", "127.0.0.1", "-p", str(self._port), "-U", "tester", name], check=True
         )
+        return self.address(name)
+
+    def address(self, name: str) -> str:
         return f"postgresql://tester@127.0.0.1:{self._port}/{name}"
 
     def start(self) -> None:

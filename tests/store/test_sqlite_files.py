@@ -4,13 +4,15 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from lightgc2n.errors import DataError, LightGC2NError, OutputError
 from lightgc2n.files.atomic_writes import sha256
-from lightgc2n.store.event_store import create_store, open_store
+from lightgc2n.store.databases import StoreReplacedError
+from lightgc2n.store.event_store import NewEvent, create_store, open_store
 
 CRASHED = """
 import os, sqlite3, sys
@@ -108,3 +110,50 @@ def test_a_store_that_is_closed_while_a_thread_reads_it(tmp_path: Path) -> None:
     command = [sys.executable, "-c", CLOSED_WHILE_READING, str(tmp_path / "events.db")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) in ((0, "[(3000000,)]\n"), (0, "[]\n")), done.stderr
+
+
+def test_a_folder_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is a folder"):
+        open_store(str(tmp_path))
+
+
+REMOVED = pytest.mark.parametrize("removed", [["-wal"], ["-shm"], ["-wal", "-shm"]], ids=" ".join)
+
+
+@REMOVED
+def test_events_of_a_removed_log_are_saved(tmp_path: Path, removed: list[str]) -> None:
+    """Before, they were lost when the process was killed: the log had no name any more."""
+    place = str(tmp_path / "events.db")
+    create_store(place).close()
+    store = open_store(place)
+    store.append([NewEvent("a", "i", time, id=str(time)) for time in range(10)])
+    for name in removed:
+        (tmp_path / f"events.db{name}").unlink()
+    with pytest.raises(StoreReplacedError, match="its events are saved"):
+        store.append([NewEvent("a", "i", 11, id="late")])
+    after = open_store(place)  # as after a kill: the other store is still open
+    assert [event.time for event in after.events("a", 100)] == list(range(10))[::-1]
+    after.close()
+    store.close()
+
+
+@REMOVED
+def test_every_process_notices_that_the_log_was_removed(tmp_path: Path, removed: list[str]) -> None:
+    place = str(tmp_path / "events.db")
+    create_store(place).close()
+    workers = [open_store(place), open_store(place)]
+    for number, one in enumerate(workers):
+        one.append([NewEvent("a", "i", number)])
+    for name in removed:
+        (tmp_path / f"events.db{name}").unlink()
+    for number, one in enumerate(workers):
+        with pytest.raises(StoreReplacedError, match="its events are saved"):
+            one.history("a", 10)
+        one.close()
+        workers[number] = open_store(place)
+        workers[number].append([NewEvent("a", "i", 2 + number)])
+    for one in workers:
+        assert [event.time for event in one.events("a", 100)] == [3, 2, 1, 0]
+        one.close()
+    with closing(sqlite3.connect(place)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
