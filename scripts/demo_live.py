@@ -22,11 +22,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 BATCH, RATE = 20, 200  # events of a request, and a second
 FIRST_SHARE = 0.1  # of the log, for the first model
 PAUSE = 5.0  # seconds between two rounds of the pipeline
+INTERRUPTED = 130  # the exit code after Ctrl-C
 SETTINGS = """[pipeline]
 store = "events.db"
 challenger = "train"
@@ -52,13 +53,33 @@ class Children:
     def __init__(self, place: Path) -> None:
         self.place = place
         self._all: list[subprocess.Popen[str]] = []
+        self._lock, self._ending, self._starting, self._stopped = threading.Lock(), False, False, False
 
     def start(self, *words: object, **options: Any) -> "subprocess.Popen[str]":
         # Libraries keep caches in the folder for temporary files; these are removed with the demo as well.
         environment = os.environ | {"TMPDIR": str(self.place), "OMP_NUM_THREADS": "1"}
-        child = subprocess.Popen(["lightgc2n", *map(str, words)], cwd=self.place, env=environment, text=True, **options)
-        self._all.append(child)
+        with self._lock:
+            if self._ending:
+                raise SystemExit(INTERRUPTED)
+            self._starting = True  # a signal waits until the process is in the list
+            child = subprocess.Popen(
+                ["lightgc2n", *map(str, words)], cwd=self.place, env=environment, text=True, **options
+            )
+            self._all.append(child)
+            self._starting = False
+        if self._stopped:
+            raise SystemExit(INTERRUPTED)
         return child
+
+    def stop(self, _number: int, _frame: Any) -> None:
+        """The first signal ends the demo, any further one kills its processes: the folder is removed in any case."""
+        if self._stopped:
+            for child in self._all:
+                child.kill()
+            return
+        self._stopped = True
+        if not self._starting:
+            raise SystemExit(INTERRUPTED)
 
     def run(self, *words: object) -> None:
         """Run a command to its end; a failure ends the demo."""
@@ -68,6 +89,9 @@ class Children:
             raise SystemExit(child.returncode)
 
     def end(self) -> None:
+        self._stopped = True  # from here on a signal only kills
+        with self._lock:
+            self._ending = True
         for child in reversed(self._all):
             if child.poll() is None:
                 child.terminate()
@@ -248,10 +272,6 @@ def main(check: bool, accounts: int, epochs: int, children: Children) -> int:
     return 0 if not failed and promoted and after > before and not renewer.problems else 1
 
 
-def stop(_number: int, _frame: Any) -> NoReturn:
-    raise SystemExit(130)
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="end when the replay is over")
@@ -260,11 +280,11 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if shutil.which("lightgc2n") is None:
         raise SystemExit("lightgc2n is not on the PATH. Run: make demo-live")
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
     folder = Path(tempfile.mkdtemp(prefix="lightgc2n-demo-live-"))
     started = Children(folder)
     try:
+        signal.signal(signal.SIGTERM, started.stop)
+        signal.signal(signal.SIGINT, started.stop)
         sys.exit(main(given.check, given.accounts, given.epochs, started))
     finally:
         started.end()

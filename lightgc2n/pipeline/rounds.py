@@ -153,20 +153,22 @@ class PipelineFolder:
         """The round that the link leads to, whether or not its bundle is there."""
         if not os.path.lexists(self.live):
             return None
-        parts = Path(os.readlink(self.live)).parts if self.live.is_symlink() else ()
-        if len(parts) != 3 or parts[0] != ROUNDS or not parts[1].isdecimal() or parts[2] != BUNDLE_FOLDER:
+        name = _round_of(self.live)
+        if name is None:
             raise OutputError(
                 f"{self.live}: expected a link to a bundle in {ROUNDS}/, found something else, so it is left alone. "
                 f"Move it elsewhere, then try again."
             )
-        return Round(self.folder / ROUNDS / parts[1])
+        return Round(self.folder / ROUNDS / name)
 
     def point_live_at(self, one: Round) -> None:
         """Replace the link at once: at any time it leads to a complete bundle."""
         self.linked()  # a file or link of somebody else is never replaced
         temporary = self.folder / NEXT_LINK
-        if temporary.is_symlink():  # of a killed process
+        if _round_of(temporary) is not None:  # of a killed process
             temporary.unlink()
+        elif os.path.lexists(temporary):
+            raise OutputError(f"{temporary}: the pipeline did not make it. Move it elsewhere, then try again.")
         sync_folder(self.folder / ROUNDS)
         os.symlink(os.path.join(ROUNDS, one.folder.name, BUNDLE_FOLDER), temporary)
         os.replace(temporary, self.live)
@@ -190,6 +192,13 @@ class PipelineFolder:
             left = sorted(os.listdir(one.folder))
             if foreign := [name for name in left if name not in KINDS or not one.has(name)]:
                 self.log(f"round {one.number}: {one.folder} holds {', '.join(foreign)}, which is not removed")
+
+
+def _round_of(link: Path) -> str | None:
+    """Return the name of the round whose bundle a link of the pipeline leads to; None for anything else."""
+    parts = Path(os.readlink(link)).parts if link.is_symlink() else ()
+    ours = len(parts) == 3 and parts[0] == ROUNDS and parts[1].isdecimal() and parts[2] == BUNDLE_FOLDER
+    return parts[1] if ours else None
 
 
 def _read(path: Path) -> dict[str, Any] | None:

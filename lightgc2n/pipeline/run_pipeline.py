@@ -188,7 +188,7 @@ def _promotion_of(folder: PipelineFolder, number: int) -> Facts:
 
 
 def _target(folder: PipelineFolder, to: int | None) -> int:
-    """Return the round to roll back to: the newest kept one that was live before the present one."""
+    """Return the round to roll back to: the kept one that was live before the present one."""
     kept = [one.number for one in folder.kept()]
     if to is not None:
         if to not in kept:
@@ -196,11 +196,19 @@ def _target(folder: PipelineFolder, to: int | None) -> int:
                 f"--to {to}: no bundle of that round is kept. Kept: {', '.join(map(str, kept)) or 'none'}."
             )
         return to
-    now = folder.linked()
-    earlier = [number for number in kept if now is None or number < now.number]
+    earlier = [number for number in _lived_before(folder) if number in kept]
     if not earlier:
         raise DataError(f"{folder.folder}: no earlier bundle is kept, so there is nothing to roll back to.")
     return earlier[-1]
+
+
+def _lived_before(folder: PipelineFolder) -> list[int]:
+    """Return the rounds that were live before the present one, in that order, without those that were rolled back."""
+    lived: list[int] = []
+    now = folder.linked()
+    for number in [int(one["round"]) for one in folder.promotions() if one["kind"] != "kept"]:
+        lived = [*(lived[: lived.index(number)] if number in lived else lived), number]
+    return lived[: lived.index(now.number)] if now is not None and now.number in lived else lived
 
 
 def _forget_erased(settings: PipelineSettings, folder: PipelineFolder, store: EventStore) -> int:

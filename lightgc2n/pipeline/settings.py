@@ -74,6 +74,8 @@ class PipelineSettings:
 
 def read_pipeline(file: Path) -> PipelineSettings:
     """Read a settings file. Raise an error for an unknown table or name."""
+    if not file.exists():
+        raise SettingError(f"{file}: no such file. Create one with: lightgc2n pipeline init {file}")
     tables = read_toml(file)
     config = read_settings(PipelineConfig, _table(tables, PIPELINE, file), f"{file} [{PIPELINE}]")
     if not config.store:

@@ -12,7 +12,7 @@ from lightgc2n.errors import DataError, OutputError, SettingError
 from lightgc2n.files.atomic_writes import claim_folder
 from lightgc2n.pipeline import steps
 from lightgc2n.pipeline.judge import Judgement
-from lightgc2n.pipeline.rounds import PipelineFolder
+from lightgc2n.pipeline.rounds import NEXT_LINK, PipelineFolder
 from lightgc2n.pipeline.run_pipeline import roll_back, run_round, state
 from lightgc2n.pipeline.settings import PipelineSettings, read_pipeline, write_template
 from lightgc2n.recommending.load_bundle import load_bundle
@@ -139,6 +139,18 @@ def test_rollback_returns_to_an_earlier_bundle_and_forward_again(tmp_path: Path)
     assert "rolled back to round 1" in log(settings)
 
 
+def test_rollback_does_not_return_to_a_bundle_that_was_rolled_back(tmp_path: Path) -> None:
+    store, settings = shop(tmp_path, 5), settings_of(tmp_path, keep=4)
+    run_round(settings)
+    store.append(events_of(range(5, 8)))
+    run_round(settings)
+    assert roll_back(settings) == 1  # round 2 was bad
+    store.append(events_of(range(8, 9)))
+    assert run_round(settings).promoted
+    assert roll_back(settings) == 1
+    assert state(settings)["kept"] == [1, 2, 3]
+
+
 def test_after_a_rollback_the_next_challenger_meets_the_restored_model(tmp_path: Path) -> None:
     store, settings = shop(tmp_path, 5), settings_of(tmp_path)
     run_round(settings)
@@ -206,6 +218,36 @@ def test_a_live_that_the_pipeline_did_not_make_is_left_alone(tmp_path: Path, wha
     with pytest.raises(OutputError, match="left alone"):
         run_round(settings)
     assert (live.read_text() == "mine") if what == "file" else live.is_dir()
+
+
+@pytest.mark.parametrize("what", ["file", "link", "folder"])
+def test_a_next_link_that_the_pipeline_did_not_make_is_left_alone(tmp_path: Path, what: str) -> None:
+    store, settings = shop(tmp_path, 5), settings_of(tmp_path)
+    run_round(settings)
+    store.append(events_of(range(5, 8)))
+    run_round(settings)
+    mine, other = settings.folder / NEXT_LINK, tmp_path / "other"
+    other.mkdir()
+    if what == "file":
+        mine.write_text("mine")
+    elif what == "link":
+        mine.symlink_to(other)
+    else:
+        mine.mkdir()
+    with pytest.raises(OutputError, match="did not make"):
+        roll_back(settings)
+    assert {"file": mine.is_file(), "link": mine.is_symlink(), "folder": mine.is_dir()}[what]
+    assert link(settings) == "rounds/0002/bundle"
+
+
+def test_a_next_link_that_a_killed_pipeline_left_is_replaced(tmp_path: Path) -> None:
+    store, settings = shop(tmp_path, 5), settings_of(tmp_path)
+    run_round(settings)
+    store.append(events_of(range(5, 8)))
+    run_round(settings)
+    (settings.folder / NEXT_LINK).symlink_to("rounds/0002/bundle")
+    assert roll_back(settings) == 1
+    assert not os.path.lexists(settings.folder / NEXT_LINK)
 
 
 def test_a_folder_of_the_user_is_refused(tmp_path: Path) -> None:
@@ -332,3 +374,8 @@ def test_the_template_reads_back_as_the_defaults(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text('[pipeline]\nstore = "x"\n[trainings]\n')
     with pytest.raises(SettingError, match="training"):
         read_pipeline(tmp_path / "p.toml")
+
+
+def test_settings_that_are_not_there_are_an_error_that_says_how_to_create_them(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"pipeline init .*shop\.toml"):
+        read_pipeline(tmp_path / "shop.toml")
