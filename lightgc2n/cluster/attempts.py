@@ -145,10 +145,12 @@ ATTEMPT = "attempt-"  # begins the names of our scratch folders; nothing else th
 def scratch() -> Iterator[Path]:
     """A folder of this process alone, removed at the end; those that killed processes left are removed first."""
     root = Path(tempfile.gettempdir()) / f"lightgc2n-scratch-{os.getuid()}"
-    root.mkdir(mode=0o700, exist_ok=True)
-    if root.is_symlink() or root.stat().st_uid != os.getuid():
+    with suppress(FileExistsError):
+        root.mkdir(mode=0o700)
+    if root.is_symlink() or not root.is_dir() or root.stat().st_uid != os.getuid():
         raise ClusterError(
-            f"{root} on {os.uname().nodename} belongs to another user. Set TMPDIR for `ray start` there."
+            f"{root} on {os.uname().nodename} is not a folder of this user. Remove it, or set TMPDIR for `ray start` "
+            f"there."
         )
     with ExitStack() as held:
         with _locked(root):  # so that nobody removes a folder that is being made

@@ -37,7 +37,10 @@ from lightgc2n.recommending.write_recommendations import write_counts, write_lis
 from lightgc2n.training.runs import RUN_FOLDER, plan_of
 
 MANIFEST = "manifest.json"
-PARTS = FolderKind("lists", MANIFEST, ("part-*.parquet", "counted-*.json"))  # the latter while it is unfinished
+NUMBER = 5 * "[0-9]"
+PARTS = FolderKind(  # the latter while it is unfinished
+    "lists", MANIFEST, (f"part-{NUMBER}.parquet", f"counted-{NUMBER}.json")
+)
 SHARDS_PER_CPU = 4  # so that CPUs of different speed end at about the same time
 
 
@@ -133,8 +136,8 @@ def write_parts(
         _refuse_other(manifest, described, folder, out)
         yield from _present(folder, len(manifest["parts"]))
         yield from _missing(runner, source, request, manifest["parts"], folder)
-        for path in folder.glob("counted-*.json"):
-            path.unlink()
+        for number in range(len(manifest["parts"])):
+            (folder / _counted(number)).unlink(missing_ok=True)
         _write(folder / MANIFEST, manifest | {"finished": True, "parts": _described(folder, manifest["parts"])})
 
 
@@ -153,7 +156,7 @@ def _missing(
     runner: ClusterRunner, source: Source, request: Request, parts: list[dict[str, Any]], folder: Path
 ) -> Iterator[tuple[int, Part]]:
     """Compute the parts that are not there, and write each as it arrives."""
-    left = [number for number in range(len(parts)) if not (folder / _name(number)).is_file()]
+    left = [number for number in range(len(parts)) if not _is_there(folder, number)]
     shared = [ray.put(source.files), ray.put(source.data), request]
     wanted = [tuple(parts[number]["accounts"]) for number in left]
     total = sum(stop - first for first, stop in wanted)
@@ -169,7 +172,7 @@ def _missing(
 def _present(folder: Path, parts: int) -> Iterator[tuple[int, Part]]:
     """The parts of an earlier call, as far as a summary needs them."""
     for number in range(parts):
-        if (folder / _name(number)).is_file():
+        if _is_there(folder, number):
             rows = json.loads((folder / _counted(number)).read_text(encoding="utf-8"))["counted"]
             yield number, Part(b"", {}, [Counted(Example(**row["example"]), row["fewest"]) for row in rows])
 
@@ -223,6 +226,11 @@ def _refuse_other(manifest: Mapping[str, Any], described: Mapping[str, Any], fol
                 f"{folder} holds parts of another request ({name} differs). Choose another {OUT} than {out}, or remove "
                 f"{folder}."
             )
+
+
+def _is_there(folder: Path, number: int) -> bool:
+    """Whether a part is complete. A call that was killed at its very end may have left parts without their counts."""
+    return (folder / _name(number)).is_file() and (folder / _counted(number)).is_file()
 
 
 def _described(folder: Path, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:

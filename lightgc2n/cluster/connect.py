@@ -25,6 +25,8 @@ from lightgc2n.errors import ClusterError, SettingError
 VERSIONED = ("ray", "torch", "numpy")
 HUNG, FIT = "LIGHTGC2N_CLUSTER_HUNG_SECONDS", "LIGHTGC2N_CLUSTER_FIT_SECONDS"
 REACH_SECONDS = 5.0
+HTTP2_START = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # Ray speaks gRPC, on HTTP/2
+HTTP2_SETTINGS = bytes([4])  # the type of the first frame of every HTTP/2 server
 ANY_LOOPBACK = "0.0.0.0"  # Ray replaces 127.0.0.1 by an outside address, where a cluster on loopback does not listen
 TOKENS = (
     "Require a token: run `ray get-auth-token --generate` once, copy ~/.ray/auth_token to every machine, "
@@ -194,6 +196,15 @@ def describe(cluster: Cluster) -> dict[str, Any]:
     return {"nodes": nodes, "versions": versions_here(), "token": facts_here()["token"]}
 
 
+def cause_of(problem: BaseException) -> BaseException:
+    """The error that a task raised, also where it passes on the error of an actor."""
+    from ray.exceptions import RayTaskError
+
+    while isinstance(problem, RayTaskError) and problem.cause is not None:
+        problem = problem.cause
+    return problem
+
+
 def refuse_here(wanted: dict[str, str]) -> None:
     """Raise an error on a node that has other versions than the machine of the command, and had not answered it."""
     if wrong := [f"{name} {here}, expected {wanted[name]}" for name, here in versions_here().items()
@@ -229,7 +240,7 @@ def _join(host: str, port: int, address: str) -> None:
 def _parsed(address: str) -> tuple[str, int]:
     """Host and port; `auto` is refused, because it would take whatever cluster was started last."""
     host, _, port = address.rpartition(":")
-    if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or "/" in host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise SettingError(f"--cluster: expected HOST:PORT as `ray start` shows it, found {address!r}.")
     return host, int(port)
 
@@ -245,13 +256,17 @@ def _refuse_open(reachable: bool, address: str) -> None:
 
 
 def _refuse_unreachable(host: str, port: int, address: str) -> None:
-    """Raise an error at once where nothing listens: Ray itself would try for minutes."""
+    """Raise an error at once where no cluster listens: Ray itself would try for minutes."""
     try:
-        socket.create_connection((host, port), REACH_SECONDS).close()
+        with socket.create_connection((host, port), REACH_SECONDS) as connection:
+            connection.sendall(HTTP2_START)
+            answer = connection.makefile("rb").read(4)
     except OSError as problem:
         raise ClusterError(
             f"{address}: no cluster answers ({problem.strerror or problem}). docs/cluster.md shows how to start one."
         ) from None
+    if answer[3:] != HTTP2_SETTINGS:
+        raise ClusterError(f"{address}: what listens there is no Ray cluster. Give the port that `ray start` shows.")
 
 
 @contextmanager

@@ -50,7 +50,10 @@ def train_on_cluster(
         tasks = Tasks(cluster, device, threads)
         tasks.choose_nodes(workers - 1)
         try:
-            return train_with(tasks.start, plan, folder, workers, device, seconds, data=data, host=tasks.host)
+            return train_with(
+                tasks.start, plan, folder, workers, device, seconds,
+                data=data, host=tasks.host, seconds_of_silence=cluster.limits.hung,
+            )  # fmt: skip
         finally:
             tasks.close()
 
@@ -159,6 +162,9 @@ class RunningTasks:
                     self._ended.setdefault(number, LostNodeError(f"worker {number}: node {node.name} does not answer"))
         self._lost |= {self.running[number][1].id for number, error in self._ended.items() if _is_lost(error)}
         return dict(self._ended)
+
+    def leave(self, number: int) -> None:
+        self._lost.add(self.running[number][1].id)
 
     def stop(self) -> None:
         import ray

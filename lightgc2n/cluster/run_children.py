@@ -19,7 +19,7 @@ import torch
 from ray.exceptions import RayError, RayTaskError
 
 from lightgc2n.cluster.attempts import Job, Outcome, attempt, read_folder
-from lightgc2n.cluster.connect import Cluster, connect, deferred_signals, versions_here
+from lightgc2n.cluster.connect import Cluster, cause_of, connect, deferred_signals, versions_here
 from lightgc2n.cluster.home import Home, Sight
 from lightgc2n.cluster.pings import NODE, Pings
 from lightgc2n.data.dataset import DATASET
@@ -176,7 +176,7 @@ class _Session:
         try:
             outcome: Outcome = ray.get(work.task)
         except RayTaskError as problem:
-            raise problem.cause from None
+            raise cause_of(problem) from None
         except RayError as problem:
             self._lost(work, str(problem).strip().splitlines()[0])
             return
@@ -267,7 +267,7 @@ class _Session:
         try:
             return ray.get(getattr(self.home, method).remote(*arguments))
         except RayTaskError as problem:
-            raise problem.cause from None
+            raise cause_of(problem) from None
         except RayError as problem:
             reason = str(problem).strip().splitlines()[0]
             raise ClusterError(f"the connection to {self.runner.cluster.address} is lost: {reason}") from None

@@ -10,6 +10,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
+from lightgc2n.cluster.connect import cause_of
 from lightgc2n.cluster.pings import Pings
 from lightgc2n.cluster.run_children import ClusterRunner
 from lightgc2n.errors import ClusterError
@@ -66,7 +67,7 @@ def run_tasks(
                 try:
                     answer = ray.get(reference)
                 except RayTaskError as problem:
-                    raise problem.cause from None
+                    raise cause_of(problem) from None
                 except RayError as problem:
                     _count_loss(runner, task, problem)
                     submit(task)

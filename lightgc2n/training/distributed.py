@@ -34,6 +34,7 @@ from lightgc2n.models.lightgc2n.account_parts import (
     refuse_negatives_of_the_batch,
 )
 from lightgc2n.progress import SILENT, say, sent_to
+from lightgc2n.training.beats import Beats
 from lightgc2n.training.checkpoints import (
     Progress,
     epochs_of,
@@ -47,6 +48,7 @@ from lightgc2n.training.worker_steps import ManyProcesses, PartOfAccounts, PartO
 ACCOUNTS, ROWS = "accounts", "rows"  # ways to divide a model
 WORKERS = "workers"  # key in run.json: the number of workers
 SECONDS_TO_ANSWER = 1800.0  # a worker that does not answer an exchange for so long is lost
+SECONDS_OF_SILENCE = 60.0  # a worker whose process is stopped, or cut off, for so long is lost
 SECONDS_TO_REPORT = 5.0  # time for the worker that failed first to report its error, once another worker failed
 POLL_SECONDS = 0.1
 MOST_ATTEMPTS = 5  # without a finished epoch between them
@@ -71,6 +73,9 @@ class Started(Protocol):
 
     def ended(self) -> dict[int, Exception | None]:
         """The workers that have ended, by number, with the error of each that failed."""
+
+    def leave(self, number: int) -> None:
+        """Start this worker elsewhere next time, if possible: it is silent."""
 
     def stop(self) -> None:
         """End all of them."""
@@ -222,6 +227,7 @@ def train_with(
     data: OpenData | None = None,
     host: str = "127.0.0.1",
     seconds_to_answer: float = SECONDS_TO_ANSWER,
+    seconds_of_silence: float = SECONDS_OF_SILENCE,
 ) -> Progress:
     """Train the planned model in `folder` with `count` workers, the first of them here, or resume it.
 
@@ -232,6 +238,7 @@ def train_with(
         seconds: time budget; the run pauses at the end of the epoch that exceeds it, and can resume.
         host: the address of this machine that the other workers connect to.
         seconds_to_answer: how long an exchange may take before a worker counts as lost.
+        seconds_of_silence: how long a worker may show no sign of life before it counts as lost.
     """
     until = time.monotonic() + seconds
     way_to_divide(plan.model, plan.settings)
@@ -245,7 +252,7 @@ def train_with(
         home, lost_at = Home(folder, device, stop_after, host, seconds_to_answer), list[int]()
         while True:
             try:
-                progress = _attempt(start, home, jobs, until - time.monotonic())
+                progress = _attempt(start, home, jobs, until - time.monotonic(), seconds_of_silence)
                 break
             except LostWorkerError as problem:
                 lost_at.append(epochs_of(folder))
@@ -257,21 +264,21 @@ def train_with(
         return progress
 
 
-def _attempt(start: Start, home: Home, jobs: list[Job], seconds: float) -> Progress:
+def _attempt(start: Start, home: Home, jobs: list[Job], seconds: float, seconds_of_silence: float) -> Progress:
     """Train until the run ends or pauses, or a worker is lost."""
     meeting = open_meeting(home.host, len(jobs) + 1, home.seconds_to_answer)
     others = start(jobs[1:], meeting.port)
     try:
         first = FirstWorker(home, jobs[0], meeting.port, seconds)
         try:
-            return _supervise(first, others)
+            return _supervise(first, others, Beats(meeting, len(jobs), seconds_of_silence))
         finally:
             first.stop()
     finally:
         others.stop()
 
 
-def _supervise(first: FirstWorker, others: Started) -> Progress:
+def _supervise(first: FirstWorker, others: Started, beats: Beats) -> Progress:
     """Wait for worker 0; raise the error of a worker that failed, if possible the one that caused the others."""
     while True:
         ended = first.ended() | others.ended()
@@ -279,6 +286,12 @@ def _supervise(first: FirstWorker, others: Started) -> Progress:
             raise _cause(first, others)
         if first.progress is not None:
             return first.progress
+        for number in beats.silent():
+            if number in ended:
+                continue
+            if number:
+                others.leave(number)
+            raise LostWorkerError(f"worker {number} is silent for {beats.limit:g} s")
         time.sleep(POLL_SECONDS)
 
 

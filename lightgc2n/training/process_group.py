@@ -15,6 +15,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from lightgc2n.devices import device_of
 from lightgc2n.layers.workers import LostWorkerError, Workers
+from lightgc2n.training.beats import beating
 
 INTERFACE = "GLOO_SOCKET_IFNAME"
 ADDRESS_OF_INTERFACE = 0x8915  # SIOCGIFADDR of Linux
@@ -59,7 +60,8 @@ def joined(number: int, count: int, store: TCPStore, device: str, seconds: float
     except RuntimeError as problem:
         raise LostWorkerError(f"worker {number}: not all workers joined: {problem}") from None
     try:
-        yield Workers(number, count)
+        with beating(number, store.host, store.port):
+            yield Workers(number, count)
     finally:
         distributed.destroy_process_group()
 

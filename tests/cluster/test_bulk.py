@@ -24,6 +24,18 @@ def test_shards_are_whole_tiles() -> None:
     assert shards([7, 10, 10, 3], 1) == [(0, 7), (7, 17), (17, 27), (27, 30)]
 
 
+def test_a_part_without_its_counts_is_computed_again(tmp_path: Path) -> None:
+    """A command that is killed while it removes the counts must be able to resume."""
+    pytest.importorskip("ray")
+    from lightgc2n.cluster.bulk import _is_there, _present
+
+    (tmp_path / "part-00000.parquet").touch()
+    (tmp_path / "counted-00000.json").write_text('{"counted": []}')
+    (tmp_path / "part-00001.parquet").touch()
+    assert [_is_there(tmp_path, number) for number in range(3)] == [True, False, False]
+    assert [number for number, _ in _present(tmp_path, 3)] == [0]
+
+
 @pytest.fixture(scope="session")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run of many accounts, more than a tile holds, and its bundle."""

@@ -3,6 +3,8 @@
 import signal
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 
@@ -27,7 +29,7 @@ def test_without_the_option_ray_is_not_imported() -> None:
     assert without_ray("models").returncode == 0
 
 
-@pytest.mark.parametrize("address", ["auto", "6379", "host:", "host:0", "ray://host:10001", "host:70000"])
+@pytest.mark.parametrize("address", ["auto", "6379", "host:", "host:0", "ray://host:10001", "host:70000", "host:²"])
 def test_an_address_is_host_and_port(address: str) -> None:
     pytest.importorskip("ray")
     from lightgc2n.cluster.connect import connect
@@ -58,6 +60,31 @@ def test_an_address_where_nothing_listens_is_reported_at_once() -> None:
 
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1: no cluster answers"), connect("127.0.0.1:1"):
         pass
+
+
+def test_a_port_of_another_program_is_reported_at_once() -> None:
+    """Such as that of Ray's dashboard; Ray would try to connect for minutes."""
+    pytest.importorskip("ray")
+    from lightgc2n.cluster.connect import connect
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        Thread(target=other.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{other.server_port}"
+        with pytest.raises(ClusterError, match="what listens there is no Ray cluster"), connect(address):
+            pass
+        other.shutdown()
+
+
+def test_the_error_of_an_actor_that_a_task_passes_on_is_found() -> None:
+    pytest.importorskip("ray")
+    from ray.exceptions import RayTaskError
+
+    from lightgc2n.cluster.connect import cause_of
+
+    full = OSError(28, "No space left on device", "runs/a/last.safetensors")
+    of_actor = RayTaskError("keep", "Traceback ...", full).as_instanceof_cause()
+    assert cause_of(RayTaskError("attempt", "Traceback ...", of_actor)) is full
+    assert cause_of(full) is full
 
 
 def test_limits_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,14 @@
 """The keeper of runs at home, without a cluster."""
 
 import math
+import os
 from pathlib import Path
 
 import pytest
 
 from lightgc2n.cluster.attempts import scratch
 from lightgc2n.cluster.home import Home
-from lightgc2n.errors import OutputError
+from lightgc2n.errors import ClusterError, OutputError
 from lightgc2n.training.checkpoints import BEST, LAST, METRICS
 from lightgc2n.training.runs import RUN
 
@@ -79,3 +80,18 @@ def test_scratch_of_killed_processes_is_removed(tmp_path: Path, monkeypatch: pyt
             assert foreign.is_dir()
         assert not second.exists()
     assert not first.exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "file"])
+def test_scratch_that_is_no_folder_is_refused(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    place, target = tmp_path / f"lightgc2n-scratch-{os.getuid()}", tmp_path / "somewhere"
+    if kind == "file":
+        place.touch()
+    else:
+        place.symlink_to(target)
+        if kind == "link":
+            target.mkdir()
+    with pytest.raises(ClusterError, match="is not a folder of this user"), scratch():
+        pass
+    assert not target.exists() or not list(target.iterdir())

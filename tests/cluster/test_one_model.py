@@ -1,7 +1,10 @@
 """One model on a real cluster: worker 0 here, worker 1 on a node that dies or hangs."""
 
 import json
+import os
 import re
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +12,11 @@ import pytest
 
 from lightgc2n.cluster.connect import FIT, HUNG
 from lightgc2n.training.checkpoints import epochs_of
-from tests.cluster.conftest import Raylets, end, run, start, until
-from tests.cluster.test_training import content
+from tests.cluster.conftest import Raylets, descendants, end, run, start, until
+from tests.cluster.test_training import EPOCHS, content
 
 pytestmark = pytest.mark.services
 TASK = "join_run"
-EPOCHS = 25
 
 
 def words(homes: Path, folder: Path, raylets: Raylets, *more: object) -> tuple[object, ...]:
@@ -76,6 +78,23 @@ def test_a_frozen_node_is_left(raylets: Raylets, trained: Path, homes: Path, tmp
     finally:
         thaw()
     assert "all workers start again after epoch" in end(process)
+    assert_same_digits(tmp_path / "run", trained)
+
+
+def test_a_stopped_worker_is_left_though_its_node_answers(
+    raylets: Raylets, trained: Path, homes: Path, tmp_path: Path
+) -> None:
+    process = start(*words(homes, tmp_path / "run", raylets), **{HUNG: "5"})
+    until(lambda: epochs_of(tmp_path / "run") >= 1 or process.poll() is not None, "the first epoch")
+    busy = raylets.node_with(TASK)
+    worker = next(pid for pid in descendants(busy) if TASK in Path(f"/proc/{pid}/cmdline").read_text(errors="replace"))
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        messages = end(process)
+    finally:
+        with suppress(ProcessLookupError):  # Ray may have killed it
+            os.kill(worker, signal.SIGCONT)
+    assert "worker 1 is silent for 5 s; all workers start again after epoch" in messages
     assert_same_digits(tmp_path / "run", trained)
 
 

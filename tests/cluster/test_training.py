@@ -16,6 +16,7 @@ from tests.cluster.conftest import Raylets, end, run, start, until
 
 pytestmark = pytest.mark.services
 ONE_RUN, TRIAL = "lightgc2n.experiments.one_run", "lightgc2n.experiments.trials"
+EPOCHS = 100  # an epoch takes a fifteenth of a second on a quiet machine, and the node must fail before the last one
 COST = ("seconds", "peak_bytes", "training_seconds", "test_seconds", "peak_memory_mb", "side_by_side")
 
 
@@ -74,7 +75,7 @@ def test_a_plan_of_six_runs_equals_the_local_one(raylets: Raylets, homes: Path, 
 
 
 def test_a_killed_node_costs_its_running_epoch(raylets: Raylets, homes: Path, tmp_path: Path) -> None:
-    plan = plan_of(homes, tmp_path, ["sasrec"], [0], 25)
+    plan = plan_of(homes, tmp_path, ["sasrec"], [0], EPOCHS)
     there, here = tmp_path / "there" / "homes-sasrec-seed0", tmp_path / "here" / "homes-sasrec-seed0"
     process = start("train", "--plan", plan, "--out", there.parent, "--cluster", raylets.address)
     until(lambda: epochs_of(there) >= 1 or process.poll() is not None, "the first epoch")
@@ -84,13 +85,13 @@ def test_a_killed_node_costs_its_running_epoch(raylets: Raylets, homes: Path, tm
     messages = end(process)
     resumed = re.search(r"homes-sasrec-seed0: lost on .* resumes after epoch (\d+)", messages)
     assert resumed is not None
-    assert 1 <= int(resumed[1]) < 25
+    assert 1 <= int(resumed[1]) < EPOCHS
     run("train", "--plan", plan, "--out", here.parent)
     assert_same_run(there, here)
 
 
 def test_a_frozen_node_is_left_and_its_late_checkpoint_refused(raylets: Raylets, homes: Path, tmp_path: Path) -> None:
-    plan = plan_of(homes, tmp_path, ["sasrec"], [0], 25)
+    plan = plan_of(homes, tmp_path, ["sasrec"], [0], EPOCHS)
     there, here = tmp_path / "there" / "homes-sasrec-seed0", tmp_path / "here" / "homes-sasrec-seed0"
     process = start("train", "--plan", plan, "--out", there.parent, "--cluster", raylets.address, **{HUNG: "3"})
     until(lambda: epochs_of(there) >= 1 or process.poll() is not None, "the first epoch")
@@ -144,7 +145,7 @@ def test_a_request_that_no_node_can_fit_ends(raylets: Raylets, homes: Path, tmp_
 
 
 def test_ctrl_c_cancels_and_the_same_command_resumes(raylets: Raylets, homes: Path, tmp_path: Path) -> None:
-    plan = plan_of(homes, tmp_path, ["sasrec"], [0], 25)
+    plan = plan_of(homes, tmp_path, ["sasrec"], [0], EPOCHS)
     there = tmp_path / "there" / "homes-sasrec-seed0"
     words = ("train", "--plan", plan, "--out", there.parent, "--cluster", raylets.address)
     process = start(*words)
@@ -153,10 +154,10 @@ def test_ctrl_c_cancels_and_the_same_command_resumes(raylets: Raylets, homes: Pa
     assert "rerun the command to resume" in end(process, code=130).lower()
     until(lambda: not raylets.node_with(ONE_RUN), "the end of the attempt")
     done = epochs_of(there)
-    assert 1 <= done < 25
+    assert 1 <= done < EPOCHS
     messages = run(*words)
     assert re.search(rf"on node \S+, from epoch {done + 1}\b", messages)
-    assert epochs_of(there) == 25
+    assert epochs_of(there) == EPOCHS
 
 
 def test_doctor_shows_the_nodes(raylets: Raylets) -> None:

@@ -1,6 +1,7 @@
 """Runs of several workers: an ordinary run folder comes out, and a lost worker changes nothing but the time."""
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -141,6 +142,45 @@ def test_a_killed_worker_changes_no_digit(two: Together, trained: Path, data: Pa
     assert start.attempts == 2
     assert losses(tmp_path / "run") == losses(trained)
     assert_same_weights(tmp_path / "run", trained, 0)
+
+
+class Stopping(Started):
+    """The other worker, whose process stops after one epoch of the run; it is killed once it is given up."""
+
+    def __init__(self, together: Together, job: Job, port: int, folder: Path) -> None:
+        self.process, pipe = together.others[0]
+        pipe.send((join_and_stop, (job, port, folder)))
+        super().__init__([pipe])
+
+    def leave(self, number: int) -> None:
+        assert number == 1
+        self.process.kill()
+        self.process.join()
+
+
+def join_and_stop(job: Job, port: int, folder: Path) -> None:
+    threading.Thread(target=stop_after_an_epoch, args=(folder,), daemon=True).start()
+    join_run(job, HERE, port, "cpu", SECONDS)
+
+
+def stop_after_an_epoch(folder: Path) -> None:
+    while epochs_of(folder) < 1:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_a_stopped_worker_is_not_waited_for(two: Together, trained: Path, data: Path, tmp_path: Path) -> None:
+    """An exchange would wait for it much longer."""
+    attempts = []
+
+    def start(jobs: list[Job], port: int) -> Started:
+        attempts.append(port)
+        return two.start(jobs, port) if len(attempts) > 1 else Stopping(two, jobs[0], port, tmp_path / "run")
+
+    plan = RunPlan(data, "lightgc2n", "video", training=THREE)
+    train_with(start, plan, tmp_path / "run", 2, seconds_of_silence=3.0)
+    assert len(attempts) == 2
+    assert losses(tmp_path / "run") == losses(trained)
 
 
 def test_a_worker_that_is_lost_again_and_again_ends_the_run(data: Path, tmp_path: Path) -> None:

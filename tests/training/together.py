@@ -70,6 +70,9 @@ class Started:
                 self._receive(number)
         return dict(self.errors)
 
+    def leave(self, number: int) -> None:
+        """They have one place only."""
+
     def stop(self) -> None:
         """Wait for them: a worker that is left alone ends soon."""
         for number in self.pipes.keys() - self.errors.keys():
