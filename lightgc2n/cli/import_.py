@@ -174,7 +174,8 @@ def _show(preview: "Preview", as_json: bool) -> None:
     counts = preview.counts
     filtered, bad = counts.get("filtered_rows", 0), counts["rejected_rows"]
     typer.echo(f"{counts['rows']:,} rows: {counts['rows'] - filtered - bad:,} would be read", nl=False)
-    typer.echo((f", {filtered:,} left out by --where" if filtered else "") + (f", {bad:,} are bad" if bad else ""))
+    are = "is" if bad == 1 else "are"
+    typer.echo((f", {filtered:,} left out by --where" if filtered else "") + (f", {bad:,} {are} bad" if bad else ""))
     for line in preview.bad:
         typer.echo(f"  {line}")
     if bad:

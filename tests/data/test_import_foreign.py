@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import polars as pl
 import pytest
 
+import lightgc2n
 from lightgc2n.data.dataset import load_dataset
 from lightgc2n.data.import_preview import preview_import
 from lightgc2n.data.importing import ImportOptions, import_log
@@ -176,6 +178,11 @@ def test_a_preview_names_values_where_no_row_passes_the_filter(tmp_path: Path) -
     (tmp_path / "log.csv").write_text("user,item,event\na,x,play\na,y,impression\na,y,play\nb,x,\n")
     preview = preview_import(tmp_path / "log.csv", ImportOptions(where="event = paly"))
     assert "no row passes 'event = paly'; the column holds, for example, 'play', 'impression'" in preview.notes
+    with (tmp_path / "log.csv").open("a") as log:
+        log.write("b,y,play,1\n")  # a bad row does not hide the values
+    preview = preview_import(tmp_path / "log.csv", ImportOptions(where="event = paly"))
+    assert preview.counts["rejected_rows"] == 1
+    assert "no row passes 'event = paly'; the column holds, for example, 'play', 'impression'" in preview.notes
     done = run("import", tmp_path / "log.csv", "--where", "event=paly", "--dry-run")
     assert done.stdout.endswith("Nothing was written.\n")
 
@@ -185,9 +192,37 @@ def test_columns_that_rows_may_be_filtered_by_are_named(tmp_path: Path, suffix: 
     frame = pl.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "event": ["play", "seen"], "Rating": [5, 1]})
     write = frame.write_csv if suffix == "csv" else frame.write_parquet
     write(tmp_path / f"log.{suffix}")
-    hint = "'event', 'Rating': to leave out rows that were only shown or not liked, give --where (in Python: where=)"
+    hint = (
+        "columns with few values: 'event' ('play', 'seen'); 'Rating' ('5', '1'). If one tells what happened, "
+        "leave out rows that were only shown or not liked with --where (in Python: where=)"
+    )
     assert hint in preview_import(tmp_path / f"log.{suffix}", ImportOptions()).notes
     assert hint not in preview_import(tmp_path / f"log.{suffix}", ImportOptions(where="event=play")).notes
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_column_with_few_values_is_named_in_any_language(tmp_path: Path, suffix: str) -> None:
+    rows = 60
+    frame = pl.DataFrame(
+        {
+            "user": [f"u{row % 7}" for row in range(rows)],
+            "item": [f"i{row % 9}" for row in range(rows)],
+            "Vorgang": ["gesehen" if row % 3 else "angezeigt" for row in range(rows)],  # 40 and 20
+            "Nummer": list(range(rows)),  # too many values
+            "Land": ["AT"] * rows,  # one value filters nothing
+        }
+    )
+    write = frame.write_csv if suffix == "csv" else frame.write_parquet
+    write(tmp_path / f"log.{suffix}")
+    notes = preview_import(tmp_path / f"log.{suffix}", ImportOptions()).notes
+    assert any(note.startswith("columns with few values: 'Vorgang' ('gesehen', 'angezeigt'). If") for note in notes)
+
+
+def test_hints_read_no_nested_column_of_a_frame(tmp_path: Path) -> None:
+    rows = {"user": ["a", "a"], "item": ["x", "y"], "tags": [["p"], ["q"]], "seen": ["2024-01-01", "2024-01-02"]}
+    for frame in (pl.DataFrame(rows), pd.DataFrame(rows)):
+        data = lightgc2n.Dataset.from_frame(frame, account="user", item="item")
+        assert any("column 'seen' looks like times" in note for note in data.arrays.manifest["notes"])
 
 
 def test_a_preview_of_sequences(tmp_path: Path) -> None:
@@ -211,7 +246,7 @@ def test_columns_that_look_like_times_or_titles_are_named(tmp_path: Path) -> Non
     )
     done = run(*words, "--dry-run")
     assert done.returncode == 0, done.stderr
-    assert "column 'Zeitpunkt' looks like times: name it as the time column to use it" in done.stdout
+    assert "column 'Zeitpunkt' looks like times: to use it, give --time-column" in done.stdout
     assert "column 'Sendungstitel' looks like titles" in done.stdout
     done = run(*words, "--out", tmp_path / "data")
     assert "column 'Zeitpunkt' looks like times" in done.stderr

@@ -67,12 +67,12 @@ def find_columns(
             columns[role] = match
     if "title" not in chosen and columns.get("title") == columns.get("item"):
         columns.pop("title", None)  # titles serve as item ids
-    for role in REQUIRED:
-        if role not in columns:
-            raise DataError(
-                f"{where}: no column looks like the {role}. Found: {listed(names)}. "
-                f"Name it with {_of(role)}{'' if typed else f', or give {HEADER} if the file has no header'}."
-            )
+    if missing := [role for role in REQUIRED if role not in columns]:
+        raise DataError(
+            f"{where}: no column looks like the {' or the '.join(missing)}. Found: {listed(names)}. "
+            f"Name {'it' if len(missing) == 1 else 'them'} with {' and '.join(map(_of, missing))}"
+            f"{'' if typed else f', or give {HEADER} if the file has no header'}."
+        )
     for name in set(columns.values()):
         roles = [role for role, column in columns.items() if column == name]
         if len(roles) > 1:
@@ -106,26 +106,47 @@ def listed(names: Sequence[str]) -> str:
 
 
 MOST_HINTS = 12
+MOST_KINDS, ROWS_PER_KIND, LONGEST_KIND, SHOWN_KINDS = 10, 20, 30, 4
 
 
-def overlooked(columns: Mapping[str, str], first: Mapping[str, str]) -> list[str]:
+def overlooked(columns: Mapping[str, str], values: Mapping[str, Sequence[str]]) -> list[str]:
     """Return hints at columns that are not used but look like times, titles or kinds of events, where none are named.
 
     Args:
-        first: a value of each column that is not used.
+        values: of each column that is not used, its values in the first rows.
     """
     hints = []
     if "time" not in columns:
-        dates = (name for name, value in first.items() if re.match(f"{LOCAL_DATE}|{ISO_DATE}", value.strip()))
-        hints += [f"column {name!r} looks like times: name it as the time column to use it" for name in dates]
+        dates = (name for name, texts in values.items() if any(map(_is_date, texts[:1])))
+        how = "to use it, give --time-column (in Python: time=)"
+        hints += [f"column {name!r} looks like times: {how}" for name in dates]
     if "title" not in columns:
-        titles = (name for name in first if TITLE_NAME.search(plain_name(name)))
-        hints += [f"column {name!r} looks like titles: name it as the title column to keep them" for name in titles]
+        titles = (name for name in values if TITLE_NAME.search(plain_name(name)))
+        how = "to keep them, give --title-column (in Python: title=)"
+        hints += [f"column {name!r} looks like titles: {how}" for name in titles]
     if FILTER not in columns:
-        kinds = [name for name in first if plain_name(name) in KINDS]
-        how = "to leave out rows that were only shown or not liked, give --where (in Python: where=)"
-        hints += [f"{listed(kinds)}: {how}"] if kinds else []
+        kinds = [_with_values(name, texts) for name, texts in values.items() if _is_kind(name, texts)]
+        how = "leave out rows that were only shown or not liked with --where (in Python: where=)"
+        hints += [f"columns with few values: {'; '.join(kinds)}. If one tells what happened, {how}"] if kinds else []
     return hints[:MOST_HINTS]
+
+
+def _is_date(text: str) -> bool:
+    return re.match(f"{LOCAL_DATE}|{ISO_DATE}", text.strip()) is not None
+
+
+def _is_kind(name: str, texts: Sequence[str]) -> bool:
+    """Return whether a column may tell shown from watched: by its name, or by few values that occur often."""
+    kinds = set(filter(None, texts))
+    few = 1 < len(kinds) <= MOST_KINDS and len(texts) >= ROWS_PER_KIND * len(kinds)
+    return plain_name(name) in KINDS or (few and all(len(kind) <= LONGEST_KIND for kind in kinds))
+
+
+def _with_values(name: str, texts: Sequence[str]) -> str:
+    """The name of a column with its most frequent values."""
+    common = Counter(filter(None, texts)).most_common(SHOWN_KINDS)
+    shown = ", ".join(repr(text) for text, _ in common if len(text) <= LONGEST_KIND)
+    return f"{name!r} ({shown})" if shown else repr(name)
 
 
 class Coder:

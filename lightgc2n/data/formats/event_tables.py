@@ -31,7 +31,7 @@ from lightgc2n.errors import DataError
 
 TIME_SAMPLE = 10_000
 SAMPLED_BYTES = 2**20  # usually enough for `TIME_SAMPLE` times
-NAMES_SAMPLE = 1000
+NAMES_SAMPLE = HINT_SAMPLE = 1000
 LINE, TEXT = "\0line", "\0text"  # internal columns; a column name read from a file cannot contain NUL
 
 
@@ -60,7 +60,7 @@ class TableReader:
                     continue
                 block = self._read_header(block)
                 if block.rows:
-                    self.hints = self._hints(next(block.records()))
+                    self.hints = self._hints(islice(block.records(), HINT_SAMPLE))
             if not block.rows:
                 continue
             if "time" in self.columns and self.times is None:
@@ -82,7 +82,8 @@ class TableReader:
                 names = self.form.names(record_text(first))
             except BadRowError as problem:
                 advice = encoding_advice(problem.reason)
-                raise DataError(f"{where}: no header: {problem.reason}. {advice}".rstrip()) from None
+                what = "" if advice else "no header: "
+                raise DataError(f"{where}: {what}{problem.reason}. {advice}".rstrip()) from None
             for name in names:
                 if "\n" in name and self.form.separator in name:
                     raise DataError(
@@ -92,15 +93,19 @@ class TableReader:
         self.columns, self.names = find_columns(names, self.chosen, where, self.row_filter), names
         return block
 
-    def _hints(self, record: Record) -> list[str]:
-        """Hints at columns that are not used, from one row."""
+    def _hints(self, records: Iterable[Record]) -> list[str]:
+        """Hints at columns that are not used, from the first rows."""
         used = set(self.columns.values())
         unused = {name: name for name in self.names if name not in used}
-        try:
-            texts = self.form.row(record_text(record), self.names, unused)
-        except BadRowError:
-            texts = {}
-        return overlooked(self.columns, {name: texts.get(name) or "" for name in unused})
+        values: dict[str, list[str]] = {name: [] for name in unused}
+        for record in records:
+            try:
+                row = self.form.row(record_text(record), self.names, unused)
+            except BadRowError:
+                continue
+            for name in unused:
+                values[name].append(row.get(name) or "")
+        return overlooked(self.columns, values)
 
     def _where(self, role: str) -> str:
         return f"{self.path}: column {self.columns[role]}"

@@ -21,6 +21,7 @@ from lightgc2n.data.formats.blocks import LONGEST_RECORD, QUOTE, plain_suffix, q
 from lightgc2n.data.formats.columns import find_columns
 from lightgc2n.data.formats.rows import BadRowError, shown
 from lightgc2n.errors import DataError, option
+from lightgc2n.files.folder_kinds import kind_found
 
 FEW_COLUMNS, MOST_FAST_COLUMNS = 16, 10_000
 MOST_CELLS_PER_BYTE = 2  # in a complete row every field takes at least one byte: a separator or the line end
@@ -258,6 +259,8 @@ def _detect_folder(folder: Path, wanted: str, encoding: str, table: bool) -> Sou
         return Source("sessions", parts | {"test": names["testdata_sess.txt"]}, notes=notes if training else [])
     logs = [file for name, file in names.items() if plain_suffix(file) in SUFFIXES and name not in NOT_A_LOG]
     if len(logs) != 1:
+        if kind := kind_found(folder):
+            raise DataError(f"{folder}: expected a log. {kind}Give the path of the log that it was made from.")
         listed = ", ".join(file.name for file in logs) or "none"
         raise DataError(f"{folder}: expected one log file, found {listed}. Give the path of the file.")
     return detect(logs[0], wanted, encoding, table)

@@ -61,7 +61,7 @@ class Tally:
         """Count rows that the row filter leaves out, given the values of its column; keep some of the values."""
         self.filtered += len(values)
         if len(self.left_out) < SHOWN_VALUES:
-            kinds = values.drop_nulls().unique(maintain_order=True).head(SHOWN_VALUES)
+            kinds = values.filter(values != "").unique(maintain_order=True).head(SHOWN_VALUES)
             self.left_out |= dict.fromkeys(str(kind) for kind in kinds)
 
     def found_instead(self) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from lightgc2n.data.formats.columns import TimeReader, find_columns, overlooked, time_reader
-from lightgc2n.data.formats.event_tables import LINE, TEXT, TIME_SAMPLE, check_rows, good_rows
+from lightgc2n.data.formats.event_tables import HINT_SAMPLE, LINE, TEXT, TIME_SAMPLE, check_rows, good_rows
 from lightgc2n.data.formats.rows import RowFilter, Tally, shown
 from lightgc2n.errors import DataError
 
@@ -62,7 +62,7 @@ class TypedReader(ABC):
         self.names = self._names()
         self.columns = find_columns(self.names, self.chosen, str(self.path), self.row_filter, typed=True)
         unused = (name for name in self.names if name not in self.columns.values())
-        self.hints = overlooked(self.columns, dict.fromkeys(unused, ""))
+        self.hints = overlooked(self.columns, {name: self._first_values(name) for name in unused})
         table = self._table(list(dict.fromkeys(self.columns.values())))
         schema = table.collect_schema()
         if "time" in self.columns and schema[self.columns["time"]].is_temporal():
@@ -83,6 +83,13 @@ class TypedReader(ABC):
             self.tally.reject(self.path, bad.rows(), self.place)
             yield good_rows(checked, self.columns, self.tally)
             row += len(batch)
+
+    def _first_values(self, name: str) -> list[str]:
+        """The first values of a column as text; none of a column whose values are not single ones."""
+        first = self._table([name]).head(HINT_SAMPLE).collect()[name]
+        if first.dtype.is_nested() or first.dtype in (pl.Binary, pl.Object):
+            return []
+        return first.cast(pl.String).fill_null("").to_list()
 
 
 @dataclass
@@ -126,6 +133,13 @@ class FrameReader(TypedReader):
             return self._native.select(columns).with_columns(floats.fill_nan(None)).lazy()
         pairs = zip(self._names(), self._native.iter_columns(), strict=True)
         return pl.DataFrame([_polars_column(name, column) for name, column in pairs if name in columns]).lazy()
+
+    def _first_values(self, name: str) -> list[str]:
+        if isinstance(self._native, pl.DataFrame):
+            return super()._first_values(name)
+        column = list(self._native.iter_columns())[self._names().index(name)].head(HINT_SAMPLE)
+        pairs = zip(column.to_list(), column.is_null().to_list(), strict=True)
+        return ["" if missing else str(value) for value, missing in pairs]
 
 
 def open_frame(frame: Any) -> "pl.DataFrame | nw.DataFrame[Any]":

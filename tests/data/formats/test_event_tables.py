@@ -278,13 +278,13 @@ def test_bad_rows(tmp_path: Path, form: str, data: bytes, line: int, column: str
     ("form", "data", "message"),
     [
         ("csv", b"user,item,user\n1,2,3\n", r"log:1: the header names the column 'user' more than once"),
-        ("csv", b"user;item\n1;2\n", r"log:1: no column looks like the account. Found: 'user;item'"),
+        ("csv", b"user;item\n1;2\n", r"log:1: no column looks like the account or the item. Found: 'user;item'"),
         ("csv", b"\n\nuser;item\n1;2\n", r"log:3: no column looks like the account"),
-        ("csv", b"us\xffer,item\n1,2\n", r"log:1: no header: expected UTF-8, found the byte 0xff at position 3"),
+        ("csv", b"us\xffer,item\n1,2\n", r"log:1: expected UTF-8, found the byte 0xff at position 3"),
         (
             "csv",
             "user,item\n1,2\n".encode("utf-16"),
-            r"log:1: no header: expected UTF-8, found a NUL byte, as in UTF-16 or a binary file",
+            r"log:1: expected UTF-8, found a NUL byte, as in UTF-16 or a binary file",
         ),
         ("csv", b'user,"item\n1,2\n', r"log:1: no header: expected fields separated by ','"),
         (
