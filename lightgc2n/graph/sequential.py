@@ -28,9 +28,15 @@ class Edges:
     def transposed(self) -> "Edges":
         """Return the transposed matrix."""
         rows = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-        order = np.lexsort((rows, self.columns))
-        offsets = np.searchsorted(self.columns[order], np.arange(self.width + 1))
+        order, offsets = grouped(self.columns, self.width)
         return Edges(offsets, rows[order], self.weights[order], len(self.offsets) - 1)
+
+
+def grouped(numbers: Longs, below: int) -> tuple[Longs, Longs]:
+    """Return the places of each number from 0 to `below` - 1 in ascending order, and where each number's begin."""
+    # Sorting number and place as one key is faster than a stable argsort.
+    order = np.sort(numbers * len(numbers) + np.arange(len(numbers))) % max(1, len(numbers))
+    return order, np.concatenate([[0], np.cumsum(np.bincount(numbers, minlength=below))])
 
 
 @dataclass(frozen=True)

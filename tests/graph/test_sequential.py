@@ -4,9 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 from hypothesis import given
+from hypothesis import strategies as st
 
 from lightgc2n.data.splits import SplitConfig, split_dataset
-from lightgc2n.graph.sequential import Edges, build_graph, graph_from
+from lightgc2n.graph.sequential import Edges, build_graph, graph_from, grouped
 from tests.graph.logs import LOGS, training_of
 from tests.worlds import dataset_of
 
@@ -65,6 +66,13 @@ def test_test_and_validation_events_do_not_shape_the_graph() -> None:
     again = build_graph(split_dataset(other, SplitConfig()).train)
     for name, array in GRAPH.arrays().items():
         assert array.tolist() == again.arrays()[name].tolist()
+
+
+@given(st.lists(st.integers(0, 5), max_size=30))
+def test_grouped_places_are_those_of_a_stable_sort(numbers: list[int]) -> None:
+    order, offsets = grouped(np.array(numbers, dtype=np.int64), 6)
+    assert order.tolist() == np.argsort(numbers, kind="stable").tolist()
+    assert offsets.tolist() == [sum(number < below for number in numbers) for below in range(7)]
 
 
 @given(LOGS)

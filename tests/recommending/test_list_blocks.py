@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import lightgc2n.recommending.write_recommendations as writing
 from lightgc2n.recommending.list_blocks import ListBlock
 from lightgc2n.recommending.recommender import Recommender
 from lightgc2n.recommending.results import Recommendation, Recommendations
@@ -47,6 +48,18 @@ def test_blocks_and_single_lists_give_the_same_file(ending: str, tmp_path: Path)
         assert len(actual) == sum(int(one.counts.sum()) for one in blocks)
     else:
         assert (tmp_path / f"blocks{ending}").read_bytes() == (tmp_path / f"lists{ending}").read_bytes()
+
+
+@pytest.mark.parametrize("has_polars", [True, False])
+def test_scores_are_written_as_python_writes_them(has_polars: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle is served, and lists its items, without polars."""
+    if not has_polars:
+        monkeypatch.setattr(writing, "find_spec", lambda name: None)
+    random = np.random.default_rng(0)
+    sizes = 10.0 ** random.integers(-42, 37, size=5000)
+    edges = [0.0, -0.0, 1e-4, 9.9999e-5, 1e15, 1e16, 9.9e15, 1.0, -123456.0, 1e-45, 0.1, 1 / 3]
+    scores = np.concatenate([edges, random.normal(size=5000) * sizes]).astype(np.float32)
+    assert writing._texts(scores) == [repr(float(score)) for score in scores]
 
 
 @pytest.mark.parametrize("ending", FORMATS)

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightgc2n.devices import has_kernels
-from lightgc2n.graph.sequential import Edges
+from lightgc2n.graph.sequential import Edges, grouped
 from lightgc2n.layers.sparse import RowSums, WeightedSum
 
 
@@ -92,8 +92,7 @@ class AttentionOfAllAccounts(nn.Module):
 
 def _by_item(items: np.ndarray, slots: np.ndarray, height: int) -> Edges:
     """The slots of each item."""
-    order = np.argsort(items[slots], kind="stable")
-    offsets = np.searchsorted(items[slots][order], np.arange(height + 1))
+    order, offsets = grouped(items[slots], height)
     return Edges(offsets, slots[order], np.ones(len(slots), dtype=np.float32), len(items))
 
 
