@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from lightgc2n.serving.api_docs import Route, default_of, fields_of, routes_of, type_of
+from lightgc2n.serving.api_docs import Route, default_of, example_heading, fields_of, routes_of, type_of
 from lightgc2n.serving.app import create_app
 from lightgc2n.serving.settings import ServiceSettings
 
@@ -35,7 +35,7 @@ def _route(route: Route) -> list[str]:
     if route.body is not None:
         lines += [f"Body: {_type(route.body)}", ""]
     for name, example in route.examples:
-        lines += [f"For example, {name}:", "", "```json", json.dumps(example), "```", ""]
+        lines += [example_heading(name), "", "```json", json.dumps(example), "```", ""]
     for status, schema in route.answers:
         lines += [f"Answer {status}: {_type(schema)}", ""]
     errors = ", ".join(f"`{status}`" for status in route.errors)

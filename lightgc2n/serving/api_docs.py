@@ -1,9 +1,11 @@
-"""The documentation of the HTTP API, made from its OpenAPI document: routes and bodies, and a plain page of them."""
+"""The documentation of the HTTP API, made from its OpenAPI document: routes and bodies, and the page at /docs."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from http import HTTPStatus
 from typing import Any
 
 Schema = dict[str, Any]
@@ -27,13 +29,13 @@ class Route:
 def routes_of(document: Schema) -> list[Route]:
     """The routes of an OpenAPI document."""
     return [
-        _route(method, path, operation)
+        _route(method, path, operation, document["components"]["schemas"])
         for path, operations in document["paths"].items()
         for method, operation in operations.items()
     ]
 
 
-def _route(method: str, path: str, operation: Schema) -> Route:
+def _route(method: str, path: str, operation: Schema, bodies: Schema) -> Route:
     content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     responses = operation["responses"]
     answers = {status: response for status, response in responses.items() if status.startswith("2")}
@@ -43,13 +45,26 @@ def _route(method: str, path: str, operation: Schema) -> Route:
         description=str(operation.get("description", operation["summary"])),
         parameters=tuple((one["name"], one["in"], one["schema"]) for one in operation.get("parameters", ())),
         body=content.get("schema"),
-        examples=tuple((name, one["value"]) for name, one in content.get("examples", {}).items()),
+        examples=tuple((name, one["value"]) for name, one in content.get("examples", {}).items())
+        or tuple(("", one) for one in _examples(content.get("schema", {}), bodies)),
         answers=tuple(
             (status, response.get("content", {}).get("application/json", {}).get("schema", {}))
             for status, response in answers.items()
         ),
         errors=tuple(status for status in responses if status not in answers),
     )
+
+
+def _examples(schema: Schema, bodies: Schema) -> list[Any]:
+    """The examples of a body, which may be one of several."""
+    schema = bodies[schema["$ref"].rsplit("/", 1)[-1]] if "$ref" in schema else schema
+    return list(schema.get("examples", [])) or [
+        found for one in [*schema.get("anyOf", ()), *schema.get("oneOf", ())] for found in _examples(one, bodies)
+    ]
+
+
+def example_heading(name: str) -> str:
+    return f"For example, {name}:" if name else "For example:"
 
 
 def fields_of(schema: Schema) -> list[tuple[str, Schema, str, str]]:
@@ -90,10 +105,10 @@ def type_of(schema: Schema, named: Callable[[str], str] = str) -> str:
 
 
 def docs_page(document: Schema, interactive: bool) -> str:
-    """A plain page with all routes and bodies; readable without scripts.
+    """A page with all routes and bodies; readable without scripts, and with them requests can be sent from it.
 
     Args:
-        interactive: Swagger UI is installed; it takes the place of the plain page where scripts run.
+        interactive: Swagger UI is installed; it takes the place of this page where scripts run.
     """
     return "\n".join(_page(document, interactive)) + "\n"
 
@@ -104,19 +119,24 @@ def _page(document: Schema, interactive: bool) -> Iterator[str]:
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield '<meta name="color-scheme" content="light dark">'
     yield '<title>HTTP API · LightGC²N</title>\n<link rel="icon" href="/page/icon.svg" type="image/svg+xml">'
-    yield '<link rel="stylesheet" href="/page/style.css">'
+    yield '<link rel="stylesheet" href="/page/style.css">\n<link rel="stylesheet" href="/page/docs.css">'
     if interactive:
         yield f'<link rel="stylesheet" href="{swagger}.css">\n<script src="{swagger}-bundle.js" defer></script>'
-        yield '<script type="module" src="/page/docs.js"></script>'
-    yield '</head>\n<body>\n<header class="top"><p class="brand"><a href="/">LightGC²N</a></p></header>'
-    yield '<main id="main">\n<div id="swagger" hidden></div>\n<div id="plain" class="reference">\n<h1>HTTP API</h1>'
-    yield '<p class="lead">Every route, from <a href="/openapi.json">the OpenAPI document</a> of this service.</p>'
-    if not interactive:
-        yield "<p>For a page on which requests can be tried, run <code>scripts/fetch-web</code> in the project’s "
-        yield "folder and start the service again.</p>"
+    yield '<script type="module" src="/page/docs.js"></script>'
+    yield '</head>\n<body>\n<a class="skip" href="#main">Skip to the content</a>'
+    yield '<header class="top"><p class="brand"><a href="/">LightGC²N</a></p></header>'
+    yield '<main id="main" tabindex="-1">\n<div id="swagger" hidden></div>\n<div id="plain">'
+    yield '<div class="head"><h1>HTTP API</h1>'
+    yield '<p class="lead">Every route of this service, made from <a href="/openapi.json">its OpenAPI document</a>.</p>'
+    yield f"<p>Errors of all routes have the body {_link('ProblemBody')} and one of these statuses: "
+    yield f"{_errors(document)}.</p>"
+    yield '<form class="api-key" hidden><label for="key">API key, if this service needs one</label>'
+    yield '<input id="key" type="password" autocomplete="off"></form></div>'
+    yield from _contents(document)
+    yield '<div class="reference">'
     for route in routes_of(document):
         yield from _route_html(route)
-    yield "<h2>Bodies</h2>"
+    yield '<h2 id="bodies">Bodies</h2>'
     for name, schema in sorted(document["components"]["schemas"].items()):
         yield f'<section id="{_anchor(name)}"><h3>{escape(name)}</h3>'
         yield f"<p>{escape(schema.get('description', ''))}</p>"
@@ -125,21 +145,62 @@ def _page(document: Schema, interactive: bool) -> Iterator[str]:
         ]
         yield _table(("Field", "Type", "Default", ""), rows) if rows else f"<p>{type_of(schema, _link)}</p>"
         yield "</section>"
-    yield "</div>\n</main>\n</body>\n</html>"
+    yield "</div>\n</div>\n</main>\n</body>\n</html>"
+
+
+def _contents(document: Schema) -> Iterator[str]:
+    yield '<nav class="routes" aria-label="Routes"><ul>'
+    for route in routes_of(document):
+        yield f'<li><a href="#{_route_anchor(route)}">{_method(route)} {escape(route.path)}</a></li>'
+    yield '<li><a href="#bodies">Bodies</a></li></ul></nav>'
+
+
+def _errors(document: Schema) -> str:
+    """All statuses of errors, with their names."""
+    statuses = sorted({status for route in routes_of(document) for status in route.errors})
+    return ", ".join(f"{status} ({HTTPStatus(int(status)).phrase})" for status in statuses)
 
 
 def _route_html(route: Route) -> Iterator[str]:
-    yield f"<section><h2><code>{route.method} {escape(route.path)}</code></h2>\n<p>{escape(route.description)}</p>"
+    yield f'<section id="{_route_anchor(route)}"><h2>{_method(route)} <code>{escape(route.path)}</code></h2>'
+    yield f"<p>{escape(route.description)}</p>"
     if route.parameters:
         rows = [(name, type_of(schema, _link), default_of(schema), where) for name, where, schema in route.parameters]
         yield _table(("Parameter", "Type", "Default", "In"), rows)
     if route.body is not None:
         yield f"<p>Body: {type_of(route.body, _link)}</p>"
     for name, body in route.examples:
-        yield f'<p>For example, {escape(name)}:</p>\n<pre tabindex="0"><code>{escape(json.dumps(body))}</code></pre>'
+        yield f'<p>{escape(example_heading(name))}</p>\n<pre tabindex="0"><code>{escape(json.dumps(body))}</code></pre>'
     for status, schema in route.answers:
         yield f"<p>Answer {status}: {type_of(schema, _link)}</p>"
-    yield f"<p>Errors: {', '.join(route.errors)}, each with the body {_link('ProblemBody')}.</p></section>"
+    yield from _form(route)
+    yield "</section>"
+
+
+def _form(route: Route) -> Iterator[str]:
+    """A form that sends a request; docs.js shows it."""
+    anchor = _route_anchor(route)
+    yield '<details class="try" hidden><summary>Try it</summary>'
+    yield f'<form data-method="{route.method}" data-path="{escape(route.path)}">'
+    for name, where, schema in route.parameters:
+        field = f"{anchor}-{name}"
+        needed = " required" if where == "path" else ""
+        yield f'<p><label for="{field}">{escape(name)}</label><input id="{field}" name="{escape(name)}"'
+        yield f' data-in="{where}" placeholder="{escape(default_of(schema))}"{needed}></p>'
+    if route.body is not None:
+        example = json.dumps(route.examples[0][1], indent=2) if route.examples else "{}"
+        yield f'<p><label for="{anchor}-body">Body</label>'
+        yield f'<textarea id="{anchor}-body" rows="6" spellcheck="false">{escape(example)}</textarea></p>'
+    yield f'<p><button type="submit">Send {route.method} {escape(route.path)}</button></p>'
+    yield '<div class="answer" role="status"></div></form></details>'
+
+
+def _method(route: Route) -> str:
+    return f'<span class="method {route.method.lower()}">{route.method}</span>'
+
+
+def _route_anchor(route: Route) -> str:
+    return f"{route.method.lower()}{re.sub('[^a-z0-9]+', '-', route.path.lower())}".rstrip("-")
 
 
 def _table(heads: Row, rows: Sequence[Row]) -> str:

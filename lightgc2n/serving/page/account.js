@@ -39,7 +39,8 @@ import { headline, quoted, sureness } from "./words.js";
 
 const K = 10;
 const visit = Math.random().toString(36).slice(2); // an event that is sent twice is stored once
-const PARTS = ["summary", "people", "marks", "chosen", "jump", "lists", "whatif"];
+const LATER = "It is added as a separate session, a day after the newest one.";
+const PARTS = ["summary", "people", "legend", "marks", "chosen", "later", "jump", "lists", "whatif"];
 
 /**
  * Draws accounts into `place`. `about()` describes the model; `opened(account)` is called with the account that is shown,
@@ -103,7 +104,7 @@ export function accountView(place, about, opened, search) {
 
   function begin(account, stored, timed) {
     const base = entriesOf(stored);
-    const nothing = { start: null, past: [], chosen: null, zoom: 1, problem: null };
+    const nothing = { start: null, past: [], chosen: null, zoom: null, problem: null };
     now = { ...nothing, keeps, account, timed, stored, base, answer: stored, entries: base };
     build();
     draw();
@@ -172,18 +173,17 @@ export function accountView(place, about, opened, search) {
   function build() {
     parts.whatif.setAttribute("role", "region");
     parts.whatif.setAttribute("aria-label", "What if");
-    const later = now.timed ? hint("It is added as a separate session, a day after the newest one.") : null;
-    const adding = element("div", {}, addition(add).box, later);
+    const adding = element("div", {}, addition(add).box, parts.later);
     const tools = element("div", { class: "tools" }, parts.chosen, adding);
     show(
       place,
       parts.summary,
       section("people", "Who they are, and what to show each of them", parts.people),
+      section("history", "Who did what", parts.legend, parts.marks, tools),
       whoIsThere(now),
-      section("history", "Who did what", legend(), parts.marks, tools),
       section(
         "next",
-        "The whole lists",
+        "Full lists",
         hint("↻ this person had this item before; in a list for all, anybody had · + add this item to the history"),
         parts.jump,
         parts.lists,
@@ -197,7 +197,9 @@ export function accountView(place, about, opened, search) {
     const earlier = isEdited(now) ? now.start : null;
     show(parts.summary, ...summary(now, () => open(now.account)));
     drawPeople();
+    show(parts.legend, legend(now));
     drawMarks(focused.key);
+    show(parts.later, now.timed && now.entries.length ? hint(LATER) : null);
     show(parts.chosen, ...chosenEvent(now, actions));
     show(parts.jump, jumps(listsOf(now.answer), "list"));
     show(
@@ -221,7 +223,7 @@ export function accountView(place, about, opened, search) {
   }
 
   function drawMarks(current) {
-    if (!now.entries.length) return show(parts.marks, element("p", { class: "empty" }, "Nothing here yet."));
+    if (!now.entries.length) return show(parts.marks, element("p", { class: "empty" }, "Nothing here yet: the timeline appears once the history has an item."));
     drawTimeline(parts.marks, {
       entries: remembered(now),
       events: eventsByKey(now.entries, now.answer),

@@ -145,7 +145,7 @@ async function suggest({ suggestions, chart }) {
       return chips(
         suggestions,
         "For example",
-        summary.examples.map((one) => [one.account, exampleOf(one), `${one.account}, ${counted(one.events, "event")}`]),
+        summary.examples.map((one) => [one.account, exampleOf(one), one.account, `, ${counted(one.events, "event")}`]),
       );
     const { accounts, total } = await findAccounts("", SUGGESTED);
     if (total) {
@@ -162,7 +162,7 @@ async function suggest({ suggestions, chart }) {
   }
 }
 
-/** Buttons that open accounts; `rows` are [account, words, remark]. */
+/** Buttons that open accounts; `rows` are [account, words, remark, more for wide screens]. */
 function chips(place, label, rows) {
   show(
     place,
@@ -170,7 +170,7 @@ function chips(place, label, rows) {
     element(
       "ul",
       { class: "chips", "aria-labelledby": "suggested-label" },
-      rows.map(([account, words, remark]) =>
+      rows.map(([account, words, remark, more]) =>
         element(
           "li",
           {},
@@ -178,7 +178,7 @@ function chips(place, label, rows) {
             "button",
             { type: "button", onclick: () => open(account), "data-account": account },
             words,
-            element("span", { class: "more" }, remark),
+            element("span", { class: "more" }, remark, more ? element("span", { class: "size" }, more) : null),
           ),
         ),
       ),

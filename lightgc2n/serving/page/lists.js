@@ -8,9 +8,10 @@ import { nameOf, quoted } from "./words.js";
 const NAMED = 3; // items that a sentence names
 export const BEST = 5; // items on a card
 const HEADINGS = {
-  together: ["Together", "good for everybody at once"],
-  account: ["The account", "as if it were one person"],
+  together: ["Together", "suits everybody"],
+  account: ["The account", "seen as one person"],
 };
+const SIGNS = "↻ had before · + add to the history"; // explained where a list stands alone
 /** The heading of a list and a remark. */
 export const headingOf = (name) => HEADINGS[name] ?? [`Person ${name}`, "for them alone"];
 
@@ -24,7 +25,9 @@ export function drawLists(answer, before, seenBy, add) {
   return element(
     "div",
     { class: "lists" },
-    [...lists].map(([name, list]) => column(name, list, earlier.get(name), before !== null, seenBy(name), add)),
+    [...lists].map(([name, list]) =>
+      column(name, list, { earlier: earlier.get(name), compared: before !== null, alone: lists.size === 1 }, seenBy(name), add),
+    ),
   );
 }
 
@@ -37,7 +40,7 @@ export function movedPlaces(answer, before) {
   return moved;
 }
 
-function column(name, list, earlier, compared, seen, add) {
+function column(name, list, { earlier, compared, alone }, seen, add) {
   const [title, remark] = headingOf(name);
   const { moved, gone } = moves(earlier, list);
   const thumbnail = thumbnails(list.items);
@@ -45,8 +48,10 @@ function column(name, list, earlier, compared, seen, add) {
   return element(
     "section",
     { class: "list", id: `list-${name}`, "data-list": name, "aria-label": `Next: ${title}` },
-    element("h3", {}, HEADINGS[name] ? null : badge(name), title),
-    element("p", { class: "remark" }, compared && !earlier ? "a new list" : remark),
+    alone
+      ? element("h3", {}, "Best items")
+      : element("h3", {}, HEADINGS[name] ? null : badge(name), title),
+    element("p", { class: "remark" }, alone ? add && SIGNS : compared && !earlier ? "a new list" : remark),
     list.fallback ? element("p", { class: "flag" }, "Not personal: the most popular items") : null,
     rows.length ? element("ol", {}, rows) : element("p", { class: "none" }, "No item is left to list."),
     list.notes.length && !list.fallback ? element("p", { class: "gone" }, list.notes.join("; ")) : null,

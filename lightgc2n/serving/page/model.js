@@ -10,7 +10,7 @@ const MEANINGS = {
   "MRR@5": "the mean of 1 / place of the right item, among the first five",
   "MRR@20": "the mean of 1 / place of the right item, among the first twenty",
 };
-const FOLDED = ["Settings", "Files", "Versions", "Protocol"]; // parts of the card that few readers need
+const FOLDED = ["Data", "Protocol", "Metrics", "Settings", "Files", "Versions"]; // parts of the card that few readers need
 
 /** Draws the description of the model, which `about()` returns, into `place`. */
 export async function drawModel(place, about) {

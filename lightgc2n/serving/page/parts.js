@@ -11,7 +11,7 @@ import { changesIn, headline, inWords, nameOf, sureness, when, whose } from "./w
 
 export const isEdited = (now) => now.entries.some((entry) => entry.added || entry.removed);
 
-/** How many people, how sure that is, and the chances as a chart; `refresh` asks for the account again. */
+/** How many people, how sure that is, and the chances as a chart; `refresh` asks a service with a store again. */
 export function summary(now, refresh) {
   const { answer, account } = now;
   const events = counted(kept(now.entries).length, "event");
@@ -23,18 +23,18 @@ export function summary(now, refresh) {
       { class: "eyebrow" },
       account === null ? "A history of your own" : `Account ${account}`,
       ` · ${events}`,
+      now.keeps && account !== null ? [" · ", button("Refresh", refresh, { class: "link", "data-focus": "refresh" })] : null,
     ),
     element("h1", {}, headline(answer, account)),
     element("p", { class: "lead" }, answer.count ? sureness(answer) : withoutAnyone(account)),
     (answer.notes ?? []).map((note) => element("p", { class: "hint" }, `Note: ${note}.`)),
-    account === null ? null : element("p", {}, action("refresh", "Refresh", refresh)),
   );
   return [text, answer.count ? chancesChart(answer) : null];
 }
 
 function withoutAnyone(account) {
   return account === null
-    ? "Add items to the history below to see the people and their lists."
+    ? "Add items with +, or from the search below, to see who is behind the history and what to show them."
     : "There are no events, so no people can be found; the list has the most popular items.";
 }
 
@@ -53,6 +53,7 @@ export function remembered(now) {
 /** The selected event and its actions. */
 export function chosenEvent(now, { toggle, removeSession }) {
   const entry = now.entries.find((one) => one.key === now.chosen);
+  if (!now.entries.length) return [];
   if (!entry)
     return [hint("Point at a mark to see whose it probably is. Choose one to remove it and see what changes.")];
   const event = eventsByKey(now.entries, now.answer).get(entry.key);
@@ -170,7 +171,8 @@ export function effect({ answer, start }) {
 }
 
 /** The legend of the marks. */
-export function legend() {
+export function legend(now) {
+  if (!now.entries.length) return null;
   const kind = (look, words) => {
     const sample = element("span", { class: `sample ${look}`, "aria-hidden": "true" }, look === "uncertain" ? "a" : "A");
     return element("li", {}, sample, words);

@@ -1,8 +1,8 @@
 // The people of an account: their number with its probability, and a card for each with the best items for them.
 
-import { badge, button, counted, element, percent, styled } from "./dom.js";
+import { badge, button, capital, counted, element, percent, styled } from "./dom.js";
 import { bestItems, headingOf } from "./lists.js";
-import { WEEKDAYS, inWords, portrait } from "./words.js";
+import { WEEKDAYS, cameBackTo, inWords, shareOf } from "./words.js";
 
 /** How often accounts have one to five people, as bars; `counts` are numbers of accounts. */
 export function populationChart({ accounts, counts }) {
@@ -58,11 +58,12 @@ export function personCard(person, { isNew, seen, forget }) {
       `Person ${person.name}`,
       isNew ? element("span", { class: "tag" }, "new") : null,
     ),
-    element("p", { class: "quantity" }, `${counted(person.events, "event")}, ${percent(person.share)} of the account`),
-    element("p", { class: "portrait" }, portrait(person)),
-    seen ? element("h4", {}, "Show next") : element("div"),
-    seen ? bestItems(person.name, person.next, seen) : element("div"),
-    person.active ? rhythm(person.active) : element("div"),
+    element("p", { class: "quantity" }, `${counted(person.events, "event")}, ${shareOf(person)}`),
+    element("p", { class: "portrait" }, `${capital(person.description)}.`),
+    seen ? element("h4", {}, "Show next") : null,
+    seen ? bestItems(person.name, person.next, seen) : null,
+    person.likes.length ? element("p", { class: "likes" }, cameBackTo(person)) : null,
+    person.active ? rhythm(person.active) : null,
     element("p", { class: "actions" }, button(`Forget person ${person.name}`, forget, { class: "quiet" })),
   );
 }

@@ -6,8 +6,9 @@ import { nameOf, spoken, when } from "./words.js";
 
 const MARK = 22; // pixels of a mark, and of a row
 const SMALL = 7; // pixels of a mark where the log is long and not zoomed
-const MOST_ROWS = 3; // rows of one lane; with more, marks become small
-const FARTHEST = 64; // zoom
+const MOST_ROWS = 3; // rows of one lane; with more, marks become small, then labels are left out
+const LABELLED = 38; // pixels of a row with labels
+const FARTHEST = 256; // zoom
 const NARROWEST_LABEL = 40; // pixels
 
 /** How a mark looks: full, outlined, or dashed with a small letter. */
@@ -17,9 +18,11 @@ export const degree = (probability) => (probability >= 0.8 ? "sure" : probabilit
  * Draws into `place`: `entries` with `events` (by key), people's `letters` in the order of lanes.
  *
  * `choose(key)` is called when a mark is pressed, `remove(key)` for the Delete key; `chosen` is the key pressed last,
- * `current` the one with the focus. `zoom` is 1 for the whole log, and `zoomTo(number)` is called for another one.
+ * `current` the one with the focus. `zoom` is 1 for the whole log, null for the first at which a third of the sessions has room for a label;
+ * `zoomTo(number)` is called for another one.
  */
 export function drawTimeline(place, { entries, events, lanes, chosen, current, choose, remove, zoom, zoomTo }) {
+  const toolbar = element("div");
   const tip = element("div", { class: "tip", role: "tooltip", hidden: true });
   const track = element("div", {
     class: "track",
@@ -33,10 +36,11 @@ export function drawTimeline(place, { entries, events, lanes, chosen, current, c
   const stage = element("div", { class: "stage" }, labels, scroller, tip);
   const kept = place.querySelector(".scroller");
   const before = kept ? { left: kept.scrollLeft, width: kept.scrollWidth } : null;
-  show(place, tools(entries, zoom, zoomTo), stage);
+  show(place, toolbar, stage);
 
   const width = Math.max(scroller.clientWidth - 8, 200);
   const layout = arranged(entries, events, names, width, zoom);
+  show(toolbar, tools(entries, layout.zoom, zoomTo));
   track.classList.toggle("small", layout.mark === SMALL);
   styled(board, { width: `${layout.width}px`, height: `${layout.height + 26}px` });
   const marks = new Map();
@@ -63,12 +67,11 @@ export function drawTimeline(place, { entries, events, lanes, chosen, current, c
       marks.set(entry.key, mark);
       staff.append(mark);
     }
-    const label =
-      block.room >= NARROWEST_LABEL
-        ? styled(element("span", { class: "label", "aria-hidden": "true" }, block.label), {
-            "max-width": `${block.room}px`,
-          })
-        : null;
+    const room = Math.max(block.room, 0);
+    const words = room >= NARROWEST_LABEL ? block.label : "";
+    const label = layout.labelled
+      ? styled(element("span", { class: "label", "aria-hidden": "true" }, words), { "max-width": `${room}px` })
+      : null;
     track.append(
       styled(element("div", { class: "session" }, label, staff), { left: `${block.x}px`, top: `${block.top}px` }),
     );
@@ -111,18 +114,23 @@ function tools(entries, zoom, zoomTo) {
   );
 }
 
-/** The layout: large marks if every lane then has few rows, else small ones. */
+/** The layout: large marks if every lane then has few rows, else small ones, else small ones without labels. */
 function arranged(entries, events, names, width, zoom) {
   const sessions = sessionsOf(entries, (entry) => events.get(entry.key)?.person ?? entry.was ?? names[0]);
   const span = spanOf(entries);
-  const scale = (mark) => {
-    const longest = Math.max(...sessions.map((one) => one.entries.length)) * mark;
-    return { mark, span, width: width * zoom, end: Math.min(longest, width / 2) };
+  const longest = Math.max(...sessions.map((one) => one.entries.length));
+  const at = (zoom, mark, labelled) => {
+    const scale = { mark, span, width: width * zoom, end: Math.min(longest * mark, width / 2) };
+    const layout = placed(sessions, names, scale, labelled ? LABELLED : MARK);
+    return { ...layout, zoom, mark, labelled };
   };
-  const large = placed(sessions, names, scale(MARK), 2 * MARK - 6);
-  const few = large.lanes.every((lane) => lane.rows <= MOST_ROWS);
-  const layout = few ? large : placed(sessions, names, scale(SMALL), MARK);
-  return { ...layout, ticks: axisOf(span, layout), mark: few ? MARK : SMALL };
+  const few = (layout) => layout.lanes.every((lane) => lane.rows <= MOST_ROWS);
+  const fitting = (zoom) => [MARK, SMALL].map((mark) => at(zoom, mark, true)).find(few);
+  const named = ({ blocks }) => 3 * blocks.filter((one) => one.room >= NARROWEST_LABEL).length >= blocks.length;
+  let layout = fitting(zoom ?? 1);
+  for (let next = 2; zoom === null && next <= FARTHEST && !(layout && named(layout)); next *= 2) layout = fitting(next);
+  layout ??= at(zoom ?? FARTHEST, SMALL, false);
+  return { ...layout, ticks: axisOf(span, layout) };
 }
 
 function markOf(entry, event, pressed) {

@@ -76,7 +76,7 @@ export function placed(sessions, names, { mark, span, width, end }, rowHeight) {
   const laneOf = new Map(lanes.map((lane) => [rows.get(lane.letter), lane]));
   for (const block of blocks) {
     block.top = laneOf.get(block.lane).top + LANE_PADDING / 2 + block.row * rowHeight;
-    block.room = rowHeight > mark ? Math.min((block.next ?? width) - block.x - GAP, Math.max(block.size, 150)) : 0;
+    block.room = Math.min((block.next ?? width) - block.x - GAP, Math.max(block.size, 150));
   }
   return { blocks, lanes, width, height: top, x };
 }

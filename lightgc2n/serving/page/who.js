@@ -66,7 +66,7 @@ function choice(label, options, chosen, changed) {
 function begun(chosen) {
   return picker({
     id: "begun-item",
-    label: "Began",
+    label: "Started with",
     placeholder: "an item, if any",
     clears: true,
     find: async (text) => {
@@ -90,7 +90,7 @@ function strip({ people, steps }, query, clear) {
   const names = parts.map(({ letter, chance }) =>
     element("li", { "data-person": letter }, badge(letter), ` ${percent(chance)}`),
   );
-  const after = query.begun.length ? `after ${listed(query.begun.map(quoted))}` : "before anything is begun";
+  const after = query.begun.length ? `after ${listed(query.begun.map(quoted))}` : "before anything is started";
   return [
     element("div", { class: "watching-bar", role: "img", "aria-label": `Who is watching, ${after}: ${summary}` }, bar),
     element("ul", { class: "watching-people" }, names),
@@ -98,7 +98,7 @@ function strip({ people, steps }, query, clear) {
       "p",
       { class: "hint" },
       `Estimated for the stored account, ${after}. Often wrong: let the viewer choose whose list to see. `,
-      query.begun.length ? button("Nothing begun", clear, { class: "link" }) : null,
+      query.begun.length ? button("Nothing started", clear, { class: "link" }) : null,
     ),
   ];
 }

@@ -55,20 +55,19 @@ export function sureness(answer) {
     const other = `${manyPeople(others[0].people)} ${percent(others[0].chance)}`;
     return `The model is uncertain: ${given} and ${other}, and tells people apart only where the evidence is clear.`;
   }
-  const word =
-    confidence >= 0.85 ? "sure" : confidence >= 0.65 ? "quite sure" : confidence >= 0.45 ? "not very sure" : "uncertain";
   const rest = others.length
     ? ` Next most likely: ${listed(others.map(({ chance, people }) => `${inWords(people)} (${percent(chance)})`))}.`
     : "";
-  return `The model is ${word} of that: ${given}.${rest}`;
+  return `The model is ${sure(confidence)} of that: ${given}.${rest}`;
 }
 
 /** An example account in a few words: "Three people, quite sure". */
 export function exampleOf({ count, confidence }) {
-  const word =
-    confidence >= 0.85 ? "very sure" : confidence >= 0.65 ? "quite sure" : confidence >= 0.45 ? "not very sure" : "uncertain";
-  return `${capital(manyPeople(count))}, ${word}`;
+  return `${capital(manyPeople(count))}, ${sure(confidence)}`;
 }
+
+const sure = (confidence) =>
+  confidence >= 0.85 ? "very sure" : confidence >= 0.65 ? "quite sure" : confidence >= 0.45 ? "not very sure" : "uncertain";
 
 const manyPeople = (count) => `${inWords(count)} ${count === 1 ? "person" : "people"}`;
 
@@ -80,14 +79,16 @@ export function headline(answer, account) {
   return `${capital(many)} probably ${what}`;
 }
 
-/** A short description of a person, and the items they often repeat. */
-export function portrait(person) {
-  const sentences = [`${capital(person.description)}.`];
-  if (person.likes.length) {
-    const often = person.likes.slice(0, 2).map((like) => `${quoted(like)} (${counted(like.events, "time")})`);
-    sentences.push(`Came back to ${listed(often)}.`);
-  }
-  return sentences.join(" ");
+/** The items that a person often repeats. */
+export function cameBackTo({ likes }) {
+  const often = likes.slice(0, 2).map((like) => `${quoted(like)} (${counted(like.events, "time")})`);
+  return `Came back to ${listed(often)}.`;
+}
+
+/** The share of the account's events that a person has; never 0 % or 100 % beside other people. */
+export function shareOf({ share }) {
+  const words = share < 1 && share >= 0.995 ? "over 99\u00a0%" : share > 0 && share < 0.005 ? "under 1\u00a0%" : percent(share);
+  return `${words} of the account`;
 }
 
 /** The description of one event for screen readers. */

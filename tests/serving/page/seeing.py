@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -78,30 +79,30 @@ def assert_lists(page: Any, found: Any) -> None:
     assert sorted(shown.values()) == sorted(items_of(person["next"]) for person in found["people"])
 
 
-def crowd(count: int) -> Any:
-    """An answer about one account with so many people, each with eight events in two sessions and a list."""
+def crowd(count: int, days: int = 8) -> Any:
+    """An answer about one account with so many people, each with an event in so many months or days, and a list."""
     letters = "ABCDE"[:count]
     active = {"weekdays": [1 / 7] * 7, "months": [1 / 12] * 12, "hours": [1 / 24] * 24}
     events = [
         {
             "item": f"{letter}{number}",
             "title": f"A long title of {letter}, part {number}",
-            "time": f"2024-0{1 + number}-1{place} 20:{10 + number}",
+            "time": f"2024-0{1 + number}-1{place} 20:{10 + number}" if days == 8 else day_after(number, place),
             "person": letter,
             "probability": 0.9,
             "shares": [0.9 if one == letter else 0.1 / max(count - 1, 1) for one in letters],
         }
-        for number in range(8)
+        for number in range(days)
         for place, letter in enumerate(letters)
     ]
     people = [
         {
             "name": letter,
-            "description": "mostly history, weekend mornings",
-            "events": 8,
+            "description": "often archaeology and languages, weekend mornings",
+            "events": days,
             "share": 1 / count,
             "categories": [],
-            "likes": [],
+            "likes": [{"item": f"{letter}1", "title": f"A long title of {letter}, part 1", "events": 2}],
             "active": active,
             "next": ranked(letter),
         }
@@ -121,6 +122,10 @@ def crowd(count: int) -> Any:
     }
 
 
+def day_after(number: int, hours: int) -> str:
+    return (datetime(2022, 1, 1, 20) + timedelta(days=number, hours=hours)).strftime("%Y-%m-%d %H:%M")
+
+
 def watching(count: int) -> Any:
     """An answer to who of so many people is watching: each with the same chance."""
     letters = [*"ABCDE"[:count]]
@@ -132,7 +137,8 @@ def ranked(name: str) -> Any:
     items = [f"{name}new{rank}" for rank in range(1, K + 1)]
     items[1] = "A1"
     listed = [
-        {"item": item, "title": f"Title {item}", "score": 1.0, "rank": rank} for rank, item in enumerate(items, 1)
+        {"item": item, "title": f"Archaeology {rank}, lesson {name}", "score": 1.0, "rank": rank}
+        for rank, item in enumerate(items, 1)
     ]
     return {"account": "crowd", "items": listed, "fallback": False, "notes": [], "model": "0"}
 

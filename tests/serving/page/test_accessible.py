@@ -1,5 +1,6 @@
 """What everybody needs of the page and the API's documentation: contrast, names of controls, a visible focus."""
 
+import json
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -109,15 +110,43 @@ def test_the_api_is_documented_without_scripts(browser: Any, api: Api, scheme: s
     context.close()
 
 
-def test_the_plain_documentation_is_accessible(visit: Callable[..., Any], api: Api) -> None:
-    page = visit("/report")
-    page.route("**/page/swagger/**", lambda route: route.fulfill(body=""))  # as if it were not installed
+def without_swagger(visit: Callable[..., Any], api: Api, **how: Any) -> Any:
+    """The documentation of the API as it is where scripts/fetch-web was not run."""
+    page = visit("/report", **how)
+    page.route("**/page/swagger/**", lambda route: route.fulfill(body=""))
     page.goto(f"{api.address}/docs")
-    page.wait_for_selector("#plain h1")
+    page.wait_for_selector(".try:visible")
+    return page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_documentation_is_accessible(visit: Callable[..., Any], api: Api, scheme: str, width: int) -> None:
+    page = without_swagger(visit, api, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
     assert_accessible(page)
     anchors = page.locator("#plain a[href^='#']").evaluate_all("all => all.map(one => one.getAttribute('href'))")
     ids = page.locator("#plain [id]").evaluate_all("all => all.map(one => '#' + one.id)")
     assert set(anchors) <= set(ids)
+    assert len(page.locator(".routes a").all()) == 1 + page.locator(".try form").count()
+
+
+def test_requests_can_be_tried_without_swagger_ui(visit: Callable[..., Any], api: Api, shared: str) -> None:
+    page = without_swagger(visit, api)
+    people = page.locator("section", has=page.get_by_role("heading", name="GET /v1/accounts/{account}/people"))
+    people.locator("summary").click()
+    people.get_by_label("account").fill(shared)
+    people.get_by_label("k", exact=True).fill("3")
+    people.get_by_role("button").click()
+    people.locator(".good", has_text="200").wait_for()
+    assert json.loads(people.locator(".answer pre").inner_text()) == api.get(f"/v1/accounts/{shared}/people?k=3")
+    lists = page.locator("section", has=page.get_by_role("heading", name="POST /v1/recommend"))
+    lists.locator("summary").click()
+    lists.get_by_label("Body").fill(json.dumps({"account": shared, "k": 2}))
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    lists.locator(".good", has_text="200").wait_for()
+    assert len(json.loads(lists.locator(".answer pre").inner_text())["items"]) == 2
 
 
 @pytest.mark.skipif(not (PAGE / "swagger" / "VERSION.txt").is_file(), reason="scripts/fetch-web fetches Swagger UI")

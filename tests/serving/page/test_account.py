@@ -32,6 +32,7 @@ def test_an_account_is_found_and_told(visit: Any, api: Api, shared: str) -> None
     told = page.locator(".person").first.inner_text()
     assert f"{found['people'][0]['events']} events" in told
     assert found["people"][0]["description"][1:] in told
+    assert page.get_by_role("button", name="Refresh").count() == 0, "without a store there is nothing new"
     assert page.evaluate("location.hash") == f"#account/{shared}"
 
 
@@ -155,9 +156,9 @@ def test_who_is_watching_by_weekday_hour_and_what_was_begun(visit: Any, api: Api
     page.locator(".watching-people li").filter(has_text=wanted[0]).first.wait_for()
     told = [one.split() for one in page.locator(".watching-people li").all_inner_texts()]
     assert told == [[letter, *chance.split()] for letter, chance in zip(letters, wanted, strict=True)]
-    page.get_by_role("combobox", name="Began").fill("1")
+    page.get_by_role("combobox", name="Started with").fill("1")
     with page.expect_response("**/v1/who") as asked:
         page.locator("#now [role=option]").first.click()
     assert len(asked.value.json()["steps"]) == 2
-    page.get_by_role("button", name="Nothing begun").click()
-    page.locator("#now .hint").filter(has_text="before anything is begun").wait_for()
+    page.get_by_role("button", name="Nothing started").click()
+    page.locator("#now .hint").filter(has_text="before anything is started").wait_for()

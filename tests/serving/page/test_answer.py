@@ -123,6 +123,62 @@ def test_the_axis_is_that_of_time_and_can_be_zoomed(opened: Opened) -> None:
     assert page.evaluate(board) == before
 
 
+OVERLAPS = """() => {
+  const box = one => one.getBoundingClientRect();
+  const marks = [...document.querySelectorAll('.mark')].map(box);
+  const labels = [...document.querySelectorAll('.session .label')].filter(one => one.textContent).map(box);
+  const over = (one, other) => one.left < other.right - 1 && other.left < one.right - 1
+    && one.top < other.bottom - 1 && other.top < one.bottom - 1;
+  return [labels.length, labels.filter((one, place) => marks.some(mark => over(one, mark))
+    || labels.some((other, at) => at !== place && over(one, other))).length];
+}"""
+
+
+OUTSIDE = """cards => cards.flatMap(card => [...card.querySelectorAll('*')].filter(one => one.checkVisibility()
+  && one.getBoundingClientRect().right > card.getBoundingClientRect().right + 1).map(one => one.className))"""
+
+
+@pytest.mark.parametrize("width", [1440, 1280])
+def test_new_people_and_moved_items_fit_beside_five(opened: Opened, width: int) -> None:
+    page = opened(3, viewport={"width": width, "height": 900})
+    entries = {"sessions": [*range(25)], "events": [*crowd(5)["events"][:25]]}
+    page.route("**/v1/people", lambda route: route.fulfill(json=asked(route.request.post_data_json, entries)))
+    page.locator(".list .add").first.click()
+    page.wait_for_selector("#account[aria-busy=false] .person .tag")
+    assert page.locator(".list").count() == 7
+    assert page.locator(".person, .list").evaluate_all(OUTSIDE) == []
+    narrowest = page.locator(".list .name").evaluate_all("all => Math.min(...all.map(one => one.clientWidth))")
+    assert narrowest > 85, "Archaeology in one line"
+
+
+def asked(body: Any, after: Any) -> Any:
+    """The three people for the history as it was, and five, whose lists are other ones, for the edited one."""
+    if len(body["history"]) == 24:
+        return crowd(3)
+    found = crowd(5) | after
+    for person in found["people"]:
+        person["next"]["items"] = [*reversed(person["next"]["items"])]
+    return found
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_long_log_opens_where_its_labels_can_be_read(visit: Opened, width: int) -> None:
+    page = visit(viewport={"width": width, "height": 900})
+    page.route("**/v1/accounts/crowd/people**", lambda route: route.fulfill(json=crowd(2, days=600)))
+    page.route("**/v1/who", lambda route: route.fulfill(json=watching(2)))
+    page.evaluate("location.hash = '#account/crowd'")
+    page.wait_for_selector(".mark")
+    assert page.locator(".mark").count() == 1200
+    labels, overlapping = page.evaluate(OVERLAPS)
+    assert labels > 100
+    assert overlapping == 0
+    board = page.locator(".scroller")
+    assert board.evaluate("one => one.scrollLeft + one.clientWidth >= one.scrollWidth - 30"), "the newest are shown"
+    page.get_by_role("button", name="Show the whole log").click()
+    assert board.evaluate("one => one.scrollWidth - one.clientWidth") <= 8
+    assert page.evaluate(OVERLAPS)[1] == 0, "rows without room for labels have none"
+
+
 SESSIONS = """async (entries) => {
   const { sessionsOf } = await import('/page/timescale.js');
   return sessionsOf(entries, () => 'A').map(one => [one.label, one.entries.length]);

@@ -24,13 +24,10 @@ def test_the_second_tab_shows_card_and_report(visit: Any, api: Api) -> None:
         assert card.get_by_role("heading", name=heading, exact=True).count() == 1
     rows = re.findall(r"^\| ([^|]+@\d+) \| ([\d.]+) \|$", facts["card"], re.MULTILINE)
     assert rows
+    folded = ["Data", "Protocol", "Metrics", "Settings", "Files", "Versions"]
+    assert card.locator("details:not([open]) summary").all_inner_texts() == folded
+    card.locator("summary", has_text="Metrics").click()
     assert card.locator("tbody tr").all_inner_texts() == ["\t".join(row) for row in rows]
-    assert card.locator("details:not([open]) summary").all_inner_texts() == [
-        "Protocol",
-        "Settings",
-        "Files",
-        "Versions",
-    ]
     page.locator("iframe").scroll_into_view_if_needed()
     assert page.frame_locator("iframe").locator("h1").inner_text()
     assert page.locator("#panel-account").is_hidden()

@@ -52,7 +52,7 @@ def test_how_sure_in_words(visit: Any) -> None:
     page = visit()
     sure = {"count": 2, "confidence": 0.9, "chances": [0.1, 0.9, 0, 0, 0]}
     assert page.evaluate(WORDS, ["sureness", sure]) == (
-        "The model is sure of that: it gives two people a chance of 90\xa0%."
+        "The model is very sure of that: it gives two people a chance of 90\xa0%."
     )
     cautious = {"count": 1, "confidence": 0.31, "chances": [0.31, 0.52, 0.17, 0, 0]}
     assert page.evaluate(WORDS, ["sureness", cautious]) == (
@@ -67,13 +67,12 @@ def test_examples_in_words(visit: Any) -> None:
         assert page.evaluate(WORDS, ["exampleOf", {"count": count, "confidence": confidence}]) == words
 
 
-def test_one_person_in_a_sentence(visit: Any) -> None:
-    person = {
-        "description": "mostly law, weekend mornings",
-        "likes": [{"item": "v1", "title": "Law 5", "events": 4}, {"item": "v2", "events": 2}],
-    }
+def test_repeated_items_in_a_sentence(visit: Any) -> None:
+    person = {"likes": [{"item": "v1", "title": "Law 5", "events": 4}, {"item": "v2", "events": 2}]}
+    assert visit().evaluate(WORDS, ["cameBackTo", person]) == "Came back to “Law 5” (4 times) and v2 (2 times)."
+
+
+def test_a_share_is_not_rounded_to_nothing_or_to_all(visit: Any) -> None:
     page = visit()
-    assert page.evaluate(WORDS, ["portrait", person]) == (
-        "Mostly law, weekend mornings. Came back to “Law 5” (4 times) and v2 (2 times)."
-    )
-    assert page.evaluate(WORDS, ["portrait", {"description": "Mondays", "likes": []}]) == "Mondays."
+    for share, words in ((0.003, "under 1\xa0%"), (0.5, "50\xa0%"), (0.997, "over 99\xa0%"), (1, "100\xa0%")):
+        assert page.evaluate(WORDS, ["shareOf", {"share": share}]) == f"{words} of the account"
