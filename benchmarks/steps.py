@@ -98,9 +98,9 @@ class Timed:
 def measured(
     cases: Sequence[Case], data: Dataset, device: str, warm_up: int, steps: int, rounds: int
 ) -> Iterator[dict[str, Any]]:
-    """One row for each case, all on the same share of the data; they take turns."""
-    train = split_dataset(data, SplitConfig(training_share=cases[0].share)).train
-    ready = [Timed(case, train, device, warm_up) for case in cases]
+    """One row for each case; cases take turns, so that other load on the machine slows all of them alike."""
+    train = {share: split_dataset(data, SplitConfig(training_share=share)).train for share in {c.share for c in cases}}
+    ready = [Timed(case, train[case.share], device, warm_up) for case in cases]
     times = [[timed.milliseconds(steps) for timed in ready] for _ in range(rounds)]
     for case, timed, found in zip(cases, ready, zip(*times, strict=True), strict=True):
         yield {
@@ -113,7 +113,7 @@ def measured(
 
 
 def record(given: argparse.Namespace) -> None:
-    """Measure the cases of the paper that --out does not have yet, and write it after each share of each dataset."""
+    """Measure the cases of the paper that --out does not have yet, and write it after each dataset."""
     folders = " ".join(f"prepared/{folder.name}" for folder in given.folders)
     numbers = f"--warm-up {given.warm_up} --steps {given.steps} --rounds {given.rounds}"
     if tuple(given.shares) != SHARES:
@@ -128,24 +128,23 @@ def record(given: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = json.loads(given.out.read_text())["rows"] if given.out.is_file() else []
     until = time.monotonic() + given.seconds
     every = list(paper_cases(given.shares))
-    for share, folder in itertools.product(sorted(given.shares, reverse=True), given.folders):
+    for folder, engineering in itertools.product(given.folders, ENGINEERING[given.device]):
         data = load_dataset(folder)
-        for engineering in ENGINEERING[given.device]:
-            done = {(row["data"], row["label"], row["share"], row["engineering"]) for row in rows}
-            cases = [
-                replace(case, engineering=engineering, settings={**at_paper_width(case.model), **case.settings})
-                for case in every
-                if case.share == share and (folder.name, case.label, share, engineering) not in done
-            ]
-            if not cases or time.monotonic() > until:
-                continue
-            found = measured(cases, data, given.device, given.warm_up, given.steps, given.rounds)
-            rows += [{"data": folder.name, "checksum": data.checksum, **row} for row in found]
-            gc.collect()
-            given.out.parent.mkdir(parents=True, exist_ok=True)
-            with new_file(given.out, force=True) as temporary:
-                temporary.write_text(json.dumps({**head, "rows": rows}, indent=1) + "\n", encoding="utf-8")
-            print(f"{folder.name}, share {share}, engineering {engineering}: {len(rows)} rows", flush=True)
+        done = {(row["data"], row["label"], row["share"], row["engineering"]) for row in rows}
+        cases = [
+            replace(case, engineering=engineering, settings={**at_paper_width(case.model), **case.settings})
+            for case in every
+            if (folder.name, case.label, case.share, engineering) not in done
+        ]
+        if not cases or time.monotonic() > until:
+            continue
+        found = measured(cases, data, given.device, given.warm_up, given.steps, given.rounds)
+        rows += [{"data": folder.name, "checksum": data.checksum, **row} for row in found]
+        gc.collect()
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(given.out, force=True) as temporary:
+            temporary.write_text(json.dumps({**head, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        print(f"{folder.name}, engineering {engineering}: {len(rows)} rows", flush=True)
 
 
 def show(given: argparse.Namespace) -> None:

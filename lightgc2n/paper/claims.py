@@ -15,7 +15,7 @@ from lightgc2n.paper import cost_claims, edge, published, setting_claims
 from lightgc2n.paper.document import Verdict
 from lightgc2n.paper.edge import Bundle
 from lightgc2n.paper.findings import NO_RUNS, Comparison, Finding, comparisons, measured, only_drawn, printed
-from lightgc2n.paper.step_times import StepTimes, of_layers, of_published_depth, once_each, timed
+from lightgc2n.paper.step_times import StepTimes, of_growing_data, of_layers, of_published_depth, once_each, timed
 
 Comparisons = Mapping[str, Sequence[Comparison]]  # by experiment
 MODEL = [("lightgc2n",)]
@@ -196,7 +196,7 @@ CLAIMS = (
         "Its cost grows linearly with the data.",
         "Method; RQ1",
         lambda: Finding("cannot be told", "Argued by a formula for two of its parts; no time is printed."),
-        lambda results, people: cost_claims.linear_time(results.get("efficiency", ())),
+        lambda results, people: _costs(results, "efficiency", cost_claims.linear_time, of_growing_data),
     ),
     _part("The capsule convolution helps: a plain graph convolution in its place is less accurate.", "C"),
     _part("The parts together help: without all of them the model is less accurate.", "A"),
@@ -233,11 +233,12 @@ CLAIMS = (
         lambda: Finding("cannot be told", "Argued in words; no test against known people is printed."),
         _one_person_each,
     ),
-    _drawn(
+    _cost(
         "Its training time grows less with the data than that of its variants without capsules, alignment or all.",
         "A6, Figure 5 a, b",
-        lambda results: cost_claims.steadier(results, [VARIANTS[name] for name in ("C", "S", "A")]),
         "ablation-efficiency",
+        lambda results: cost_claims.steadier(results, [VARIANTS[name] for name in ("C", "S", "A")]),
+        of_growing_data,
     ),
     _cost(
         "Taking out the capsules or the alignment changes the number of parameters little.",

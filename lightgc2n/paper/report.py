@@ -38,6 +38,10 @@ MEASURED = (
     "statistics/*.json",
 )
 FIRST_SCREEN = (AT_PAPER_WIDTH, TABLE1)
+OTHER_WIDTHS = (
+    f"Scores are those of runs at the paper's width {PAPER_WIDTH}, or else of runs at the model's own width, which may "
+    "differ from them in the tables below."
+)
 TITLE = "LightGC²N, measured again"
 SUMMARY = (
     "Several people often share one account. LightGC²N (Zhang et al., AAAI 2025) recommends the next item for such "
@@ -105,7 +109,8 @@ def opening(tables: Sequence[ExperimentResults], missing: Iterable[str] = ()) ->
         return None
     left_out = sorted({group.dataset for group in groups.values()} - {one.test for one in screen.standings})
     without = [f"Left out, since {CALLED} was not run there: {', '.join(left_out)}."] if left_out else []
-    return replace(screen, notes=(*screen.notes, *without, *_rivals_not_run(tables[0]), *missing))
+    widths = [OTHER_WIDTHS] if tables[0].name == AT_PAPER_WIDTH and len(tables) > 1 else []
+    return replace(screen, notes=(*screen.notes, *widths, *without, *_rivals_not_run(tables[0]), *missing))
 
 
 def _rivals_not_run(judging: ExperimentResults) -> Iterator[str]:

@@ -88,6 +88,12 @@ def of_published_depth(every: Sequence[Comparison]) -> list[Comparison]:
     return _filtered(every, lambda run: run.settings.get("layers", LAYERS) == LAYERS or run.model != MODEL)
 
 
+def of_growing_data(every: Sequence[Comparison]) -> list[Comparison]:
+    """The comparisons at the model's own depth that were timed on several shares of the data."""
+    published = of_published_depth(every)
+    return [one for one in published if len({seeds[0].training_share for seeds in one.runs.values()}) > 1]
+
+
 def of_layers(every: Sequence[Comparison]) -> list[Comparison]:
     """The comparisons on all of the data alone, where the number of layers varies."""
     return _filtered(every, lambda run: run.training_share == 1.0)

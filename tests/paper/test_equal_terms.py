@@ -108,6 +108,24 @@ def test_costs_are_judged_by_times_of_steps(tmp_path: Path) -> None:
     assert [cell.text for cell in table.rows[1]] == ["pi-net", "5,000", "5.03", "0.50", "-"]
 
 
+def test_growth_with_the_data_is_judged_by_shares_that_were_timed(tmp_path: Path) -> None:
+    def verdicts(power: float) -> dict[str, str]:
+        shares = (0.2, 0.4, 0.6, 0.8, 1.0)
+        model = [times("lightgc2n", 10 * share**power, share=share) for share in shares]
+        variants = [times(f"lightgc2n-wo-{part}", 10.0, share=share) for part in "csa" for share in (0.2, 1.0)]
+        rows = recorded(tmp_path, *model, *variants, times("lightgc2n", 99.0, "lightgc2n, 5 layers", layers=5))
+        return {one.claim: one.ours for one in claims.judge({}, steps=rows)}
+
+    growth = "Its cost grows linearly with the data."
+    rivals = "its variants without capsules, alignment or all"
+    steadier = f"Its training time grows less with the data than that of {rivals}."
+    # `times` has 54 steps an epoch at every share, so an epoch grows as a step does.
+    assert verdicts(1.0)[growth] == "holds"
+    assert verdicts(2.0)[growth] == "does not hold"
+    assert verdicts(-1.0)[steadier] == "holds"  # steps of the variants take equally long at both shares
+    assert verdicts(1.0)[steadier] == "does not hold"
+
+
 def test_a_record_of_steps_that_is_not_one_is_named(tmp_path: Path) -> None:
     recorded(tmp_path)
     (tmp_path / "steps" / "cpu.json").write_text("{}")
