@@ -59,7 +59,8 @@ class _LineStep(Step):
 
     def advance(self, amount: float = 1) -> None:
         super().advance(amount)
-        if time.monotonic() - self._spoke > SECONDS_BETWEEN_LINES:
+        is_due = time.monotonic() - self._spoke > SECONDS_BETWEEN_LINES
+        if is_due and (self.total is None or self.done < self.total):
             self._spoke = time.monotonic()
             self._console.print(f"{self.title}: {self._state()}", highlight=False, markup=False, soft_wrap=True)
 
@@ -76,6 +77,11 @@ def duration(seconds: float) -> str:
         if seconds >= 1.5 * length:
             return f"{seconds / length:.0f} {unit}" if seconds >= 10 * length else f"{seconds / length:.1f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+
+
+def number_of(count: int, word: str) -> str:
+    """Return a count with its word: `1 epoch`, `3 epochs`."""
+    return f"{count:,} {word if count == 1 else word + 's'}"
 
 
 def pace(steps: int, seconds: float) -> str:

@@ -1,6 +1,6 @@
 """All models by name; the only module that knows every model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -158,8 +158,14 @@ def choose_models(wanted: str) -> list[str]:
     for part in (part.strip() for part in wanted.split(",")):
         names += choose_models(part) if part in ("all", *SIMPLE) else [part]
     for name in names:
-        entry_of(name)
+        if ALIASES.get(name, name) not in ZOO:
+            raise _unknown(name, [*ZOO, "simple", "all"])
     return list(dict.fromkeys(names))
+
+
+def _unknown(name: str, known: Iterable[str]) -> SettingError:
+    lists = option("lightgc2n models", "lightgc2n.list_models()")
+    return SettingError(f"{unknown_name('model', name, known)} {lists} lists all of them.")
 
 
 def entry_of(name: str) -> Entry:
@@ -170,8 +176,7 @@ def entry_of(name: str) -> Entry:
     """
     name = ALIASES.get(name, name)
     if name not in ZOO:
-        lists = option("lightgc2n models", "lightgc2n.list_models()")
-        raise SettingError(f"{unknown_name('model', name, ZOO)} {lists} lists all of them.")
+        raise _unknown(name, ZOO)
     return ZOO[name]
 
 

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -145,3 +146,28 @@ def test_ctrl_c_ends_the_live_demo_and_removes_its_files(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(URLError):
         urlopen(f"{address}/healthz")
+
+
+def test_ctrl_c_twice_ends_the_live_demo_and_removes_its_files(tmp_path: Path) -> None:
+    """The second one comes while the demo waits for its processes; before, it left the folder."""
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    (binaries / "lightgc2n").write_text("#!/bin/sh\ntrap '' INT TERM\necho begun >&2\nsleep 600 & wait; wait\n")
+    (binaries / "lightgc2n").chmod(0o755)
+    place = tmp_path / "place"
+    place.mkdir()
+    environment = os.environ | {"TMPDIR": str(place), "PATH": f"{binaries}:{os.environ['PATH']}"}
+    command = [sys.executable, str(ROOT / "scripts" / "demo_live.py")]
+    demo = subprocess.Popen(command, cwd=place, env=environment, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        assert demo.stderr is not None
+        assert demo.stderr.readline() == b"begun\n"
+        demo.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert demo.poll() is None, "it waits for its process, which ignores the signal"
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(timeout=20) == 130
+        assert list(place.iterdir()) == []
+    finally:
+        os.killpg(demo.pid, signal.SIGKILL)  # the sleep of the process that was killed
+        demo.communicate()

@@ -26,10 +26,13 @@ class Comparison(Tabular):
 
     Attributes:
         result: all measurements, as JSON values.
+        examples: example accounts, as JSON values: their newest events, the next item, and the list of each model.
     """
 
-    def __init__(self, result: dict[str, Any], library: str | None = None) -> None:
-        self.result, self.library = result, library
+    def __init__(
+        self, result: dict[str, Any], library: str | None = None, examples: Sequence[dict[str, Any]] = ()
+    ) -> None:
+        self.result, self.library, self.examples = result, library, list(examples)
 
     @property
     def models(self) -> list[str]:
@@ -61,8 +64,13 @@ class Comparison(Tabular):
             "model": self.models,
             **{name: [values[name]["value"] for values in metrics] for name in names},
             "p": [facts["paired"]["p"] for facts in models],
+            **{name: [facts["beyond"][name]["value"] for facts in models] for name in self._beyond()},
             **{name: [facts.get(name) for facts in models] for name in COSTS},
         }
+
+    def _beyond(self) -> Sequence[str]:
+        """The names of the measures beyond accuracy; none where they were not measured."""
+        return list(next(iter(self.result["models"].values())).get("beyond", {}))
 
     def _headline(self) -> str:
         counts = self.result["counts"]
@@ -71,9 +79,12 @@ class Comparison(Tabular):
         )
 
     def _tables(self) -> "Sequence[Table]":
+        from lightgc2n.experiments.comparison_examples import example_tables
         from lightgc2n.experiments.comparison_tables import comparison_tables
 
-        return [next(comparison_tables(self.result))]
+        metrics, *others = comparison_tables(self.result)
+        beyond = [table for table in others if table.name == "beyond"]
+        return [metrics, *beyond, *example_tables(self.result, self.examples)]
 
     def _shown_notes(self) -> Sequence[str]:
         from lightgc2n.experiments.comparison_tables import comparison_notes
@@ -113,6 +124,8 @@ def compare(
     domain: str = "",
     cutoffs: Sequence[int] = (5, 10, 20),
     exclude_seen: bool = False,
+    metrics: str = "accuracy",
+    examples: int = 0,
     settings: Mapping[str, Settings] | None = None,
     split: Settings | None = None,
     training: Settings | None = None,
@@ -132,6 +145,8 @@ def compare(
         domain: use only the events of this domain.
         cutoffs: list lengths of the metrics.
         exclude_seen: exclude items of the history from the lists.
+        metrics: `accuracy`, or `all`: also catalogue coverage, novelty, diversity and popularity bias of the lists.
+        examples: number of random test accounts whose lists are shown, with titles where known.
         settings: settings of the models, by model name: `{"sasrec": {"width": 32}}`.
         split: further settings of the split, such as `{"validation": False}`.
         training: further settings of the training, such as `{"learning_rate": 0.01}`.
@@ -147,7 +162,7 @@ def compare(
     with api_call(progress):
         from lightgc2n import zoo
         from lightgc2n.devices import choose_device
-        from lightgc2n.experiments.run_comparison import run_comparison
+        from lightgc2n.experiments.run_comparison import run_comparison, wants_beyond_accuracy
 
         data = as_dataset(data)
         given = models.split(",") if isinstance(models, str) else list(models)
@@ -172,8 +187,10 @@ def compare(
             seed=seed,
             out=Path(out) if out is not None else None,
             force=force,
+            beyond_accuracy=wants_beyond_accuracy(metrics),
+            examples=examples,
         )
-        return Comparison(compared.result, data.library)
+        return Comparison(compared.result, data.library, compared.examples)
 
 
 def list_models(*, simple: bool | None = None) -> list[str]:

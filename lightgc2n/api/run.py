@@ -10,7 +10,7 @@ from lightgc2n.api.calls import api_call, given_arguments
 from lightgc2n.api.dataset import Dataset, as_dataset, read_title_map
 from lightgc2n.api.recommending import Bundle, Recommending
 from lightgc2n.api.storage import OwnedFolder, copy_folder
-from lightgc2n.progress import say
+from lightgc2n.progress import number_of, say
 
 if TYPE_CHECKING:
     from lightgc2n.api.comparison import Evaluation
@@ -246,7 +246,8 @@ def train(
         folder = owned.path if owned is not None else Path(out or "")
         progressed = train_run(plan, folder, device, math.inf if seconds is None else seconds, data=opened)
         if was_still_improving(progressed):
-            say(f"stopped too early: validation was still improving at the last of {progressed.epochs} epochs")
+            last = f"the last of {number_of(progressed.epochs, 'epoch')}"
+            say(f"stopped too early: validation was still improving at {last}")
         return Run(folder, data, device=device, owned=owned, progress=progress)
 
 

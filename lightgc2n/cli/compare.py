@@ -66,7 +66,7 @@ def compare(
     from lightgc2n.experiments.comparison_examples import example_tables
     from lightgc2n.experiments.comparison_tables import comparison_notes, comparison_tables, conclusion
     from lightgc2n.experiments.plans import read_model_tables
-    from lightgc2n.experiments.run_comparison import run_comparison
+    from lightgc2n.experiments.run_comparison import run_comparison, wants_beyond_accuracy
     from lightgc2n.files.atomic_writes import refuse_existing
 
     if out is not None:
@@ -89,7 +89,7 @@ def compare(
             seed=seed,
             out=out,
             force=force,
-            beyond_accuracy=_beyond(metrics),
+            beyond_accuracy=wants_beyond_accuracy(metrics),
             examples=examples,
             runner=runner,
         )
@@ -105,12 +105,6 @@ def compare(
     given = {"protocol": protocol if protocol != "last" else "", "domain": domain}
     options = "".join(f" --{name} {value}" for name, value in given.items() if value)
     typer.echo(conclusion(compared.result, folder, out, options))
-
-
-def _beyond(metrics: str) -> bool:
-    if metrics not in ("accuracy", "all"):
-        raise SettingError(f"--metrics: expected accuracy or all, found {metrics!r}.")
-    return metrics == "all"
 
 
 def _cutoffs(text: str) -> list[int]:

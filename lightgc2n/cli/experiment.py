@@ -24,9 +24,9 @@ LIST = "list"
 
 def experiment(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The name of an experiment, or all, or list.")] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of an experiment, or all, or list.")] = "",
     more: Annotated[
-        list[Path] | None, typer.Argument(metavar="[DIR]...", help="More datasets, as in --data DIR DIR.")
+        list[Path] | None, typer.Argument(metavar="DIR", help="More datasets, as in --data DIR DIR.")
     ] = None,
     data: Annotated[
         list[Path] | None, typer.Option("--data", metavar="DIR", help="Prepared datasets; for leak WINDOWS LOGS.")

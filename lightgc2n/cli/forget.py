@@ -18,7 +18,7 @@ SHOWN = 5
 
 
 def forget(
-    accounts: Annotated[list[str] | None, typer.Argument(metavar="ACCOUNT...", help="The ids of the accounts.")] = None,
+    accounts: Annotated[list[str] | None, typer.Argument(metavar="ACCOUNT", help="The ids of the accounts.")] = None,
     accounts_file: Annotated[
         Path | None, typer.Option("--accounts-file", metavar="FILE", help="A file with one account id per line.")
     ] = None,
@@ -40,7 +40,8 @@ def forget(
     """Remove accounts and all their events from datasets, runs, bundles and stores. Each option may be repeated.
 
     The command reports what remains, such as what a model has learned from all accounts together. A store that does
-    not answer is reported, and the other places are changed.
+    not answer is reported, and the other places are changed. A pipeline removes the accounts of its store from its
+    own bundles, runs and datasets in its next round, or at once with: lightgc2n pipeline forget FILE
     """
     names = _names(accounts or [], accounts_file)
     if not data and not run and not bundle and not store:
@@ -135,7 +136,11 @@ def _forget_in_stores(urls: list[str], names: list[str], down: dict[str, str]) -
             gone = [name for name in names if is_text(name) and store.version(name) is not None]
             for name in filter(is_text, names):
                 store.erase_account(name)
-            stays = ["keyed hashes of the ids, so that late events are refused", "space of the rows: store compact"]
+            stays = [
+                "keyed hashes of the ids, so that late events are refused",
+                "space of the rows: lightgc2n store compact STORE",
+                "bundles, runs and datasets of a pipeline on this store: lightgc2n pipeline forget FILE",
+            ]
             if is_postgres(url):
                 stays.append("the write-ahead log, logs and backups of the database: out of reach")
             report[store.database.name] = {"forgotten": len(gone), "stays": stays}

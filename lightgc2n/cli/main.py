@@ -1,4 +1,4 @@
-"""The `lightgc2n` command: all sub-commands, help texts without types beside flags, and errors without tracebacks."""
+"""The `lightgc2n` command: all sub-commands, help that names what each option takes, errors without tracebacks."""
 
 import inspect
 import os
@@ -17,26 +17,42 @@ from lightgc2n.cli.printing import print_in_any_encoding
 from lightgc2n.errors import EXTRA_OF_PACKAGE, LightGC2NError, MissingExtraError, path_error
 from lightgc2n.progress import say
 
+VALUE_NAMES = {"delimiter": "SIGN", "time_unit": "UNIT", "models": "NAMES", "methods": "NAMES", "host": "ADDRESS"}
+VALUE_NAMES |= {"seconds": "SECONDS", "store": "STORE"}
+VALUE_NAMES_OF_TYPES = {int: "N", float: "NUMBER"}
 
-def _without_flag_types(parameters: list[Any]) -> list[Any]:
+
+def _with_value_names(parameters: list[Any]) -> list[Any]:
+    """Name the value of each option for the help: `--seed N`, and nothing beside a flag."""
     for parameter in parameters:
-        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
-            parameter.metavar = ""
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: ""  # its own name says what it is
+        elif getattr(parameter, "is_flag", False):
+            parameter.metavar = parameter.metavar or ""
+        elif parameter.metavar is None and not parameter.type_descriptor.is_choice:
+            parameter.metavar = _value_name(parameter)
     return parameters
 
 
+def _value_name(parameter: Any) -> str:
+    if parameter.name.endswith("_column"):
+        return "COLUMN"
+    of_type = VALUE_NAMES_OF_TYPES.get(parameter.type_descriptor.annotation, "NAME")
+    return VALUE_NAMES.get(parameter.name, of_type)
+
+
 class PlainCommand(TyperCommand):
-    """A command whose help shows `--force`, not `--force <bool>`."""
+    """A command whose help shows `--force`, not `--force <bool>`, and `--seed N`, not `--seed <int>`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_flag_types(super().get_params(ctx))
+        return _with_value_names(super().get_params(ctx))
 
 
 class PlainGroup(TyperGroup):
-    """A command group whose help shows `--force`, not `--force <bool>`."""
+    """A command group with the help of `PlainCommand`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_flag_types(super().get_params(ctx))
+        return _with_value_names(super().get_params(ctx))
 
 
 app = typer.Typer(

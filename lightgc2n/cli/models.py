@@ -29,9 +29,9 @@ def models(
         (name, "counted" if entry.is_simple else "trained", "yes" if entry.exports else "no", zoo.about(name))
         for name, entry in entries.items()
     ]
-    print_results([plain_table("models", ("model", "made by", "exports", "what it does"), rows, text_columns=4)])
+    print_results([plain_table("models", ("model", "kind", "exports", "what it does"), rows, text_columns=4)])
     typer.echo("counted: a simple baseline, which counts events and needs no epochs.")
-    typer.echo(
-        "exports: a run can become a bundle and be served; account-markov and session-knn hold the logs of accounts."
-    )
+    typer.echo("exports: a run can become a bundle, which lightgc2n serve serves.")
+    typer.echo("account-markov and session-knn cannot: they look up the logs of all accounts,")
+    typer.echo("and the model of a bundle is loaded by browsers.")
     typer.echo("Compare models with: lightgc2n compare DIR --models simple,lightgc2n-plus")

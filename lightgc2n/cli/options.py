@@ -10,8 +10,16 @@ import typer
 from lightgc2n.config import LARGEST_SEED
 from lightgc2n.errors import DataError, SettingError
 
+
+def checked_seed(value: int) -> int:
+    """Return the seed; an error if no generator takes it."""
+    if not 0 <= value <= LARGEST_SEED:
+        raise typer.BadParameter(f"expected a number from 0 to {LARGEST_SEED:,}, found {value:,}.")
+    return value
+
+
 DatasetFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A prepared dataset (made by import or generate).")]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=LARGEST_SEED, help="Seed of all random numbers.")]
+Seed = Annotated[int, typer.Option("--seed", callback=checked_seed, help="Seed of all random numbers.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing output at --out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A TOML file with settings.")]

@@ -298,7 +298,7 @@ def _people_table(people: "Sequence[Person]", named: Named) -> Table:
     table = Table(title="What is typical of each person", title_justify="left", show_lines=True)
     timed = any(person.active for person in people)
     for heading in ("person", "events", "in words", "typical items") + (("active",) if timed else ()):
-        table.add_column(heading, justify="right" if heading == "events" else "left")
+        table.add_column(heading, justify="right" if heading == "events" else "left", no_wrap=heading == "active")
     for person in people:
         likes = "\n".join(f"{escape(named(like.item_id))}, {like.events:,} events" for like in person.likes)
         count = f"{person.events:,} ({100 * person.share:.0f} %)"
@@ -307,15 +307,19 @@ def _people_table(people: "Sequence[Person]", named: Named) -> Table:
     return table
 
 
-def _when(active: "Activity") -> str:
-    days = " ".join(
-        f"{name} {_bar(share, active.weekdays)}" for name, share in zip(WEEKDAYS, active.weekdays, strict=True)
-    )
+def _when(active: "Activity") -> Text:
+    """Days of the week, and the 24 hours of a day or the months; a line of bars is never broken."""
+    lines = [_named_bars(WEEKDAYS, active.weekdays)]
     if active.hours is not None:
-        return f"{days}\n0 h {''.join(_bar(share, active.hours) for share in active.hours)} 24 h"
-    return f"{days}\n" + " ".join(
-        f"{name} {_bar(share, active.months)}" for name, share in zip(MONTHS, active.months, strict=True)
-    )
+        lines.append(f"0h{''.join(_bar(share, active.hours) for share in active.hours)}24h")
+    else:
+        bars = _named_bars(MONTHS, active.months)
+        lines += [bars[: len(bars) // 2], bars[len(bars) // 2 :]]
+    return Text("\n".join(lines), no_wrap=True)
+
+
+def _named_bars(names: Sequence[str], shares: Sequence[float]) -> str:
+    return "".join(f"{name}{_bar(share, shares)}" for name, share in zip(names, shares, strict=True))
 
 
 def _bar(share: float, of: Sequence[float]) -> str:

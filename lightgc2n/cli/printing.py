@@ -46,8 +46,10 @@ def print_table(table: Table) -> None:
     console = Console(highlight=False)
     for place, column in enumerate(table.columns):
         is_name = place == 0 and _width(column) <= console.width // 2
-        if column.no_wrap or is_name or column.justify == "right":
+        if column.no_wrap or is_name:
             column.no_wrap, column.min_width = True, _width(column)
+        elif column.justify == "right":  # only the header of numbers may wrap
+            column.min_width = _width_of([*column.cells, *_as_text(column.header).plain.split()])
     if not (console.is_terminal or "COLUMNS" in os.environ):
         console.width = max(console.width, _widths(console, table).maximum)  # a file or a pipe has no width
     for part in list(_parts(console, table)):
@@ -57,8 +59,15 @@ def print_table(table: Table) -> None:
 
 def _width(column: Column) -> int:
     """The width of the longest text of a column."""
-    texts = (column.header, *column.cells)
-    return max((text if isinstance(text, Text) else Text.from_markup(str(text))).cell_len for text in texts)
+    return _width_of([column.header, *column.cells])
+
+
+def _width_of(texts: Iterable[Any]) -> int:
+    return max(_as_text(text).cell_len for text in texts)
+
+
+def _as_text(cell: Any) -> Text:
+    return cell if isinstance(cell, Text) else Text.from_markup(str(cell))
 
 
 def _widths(console: Console, table: Table) -> Measurement:

@@ -11,7 +11,7 @@ from lightgc2n.cli.options import ClusterAddress, ConfigFile, Json, Overrides, S
 from lightgc2n.cli.printing import print_json, print_results
 from lightgc2n.devices import DEVICE_HELP
 from lightgc2n.errors import SettingError, TrainingError
-from lightgc2n.progress import say
+from lightgc2n.progress import number_of, say
 
 if TYPE_CHECKING:
     from lightgc2n.experiments.plan_runner import PlanState
@@ -144,7 +144,7 @@ def _train_run(
     from lightgc2n.zoo import entry_of
 
     simple = entry_of(run.model).is_simple
-    say(f"counting {run.model}" if simple else f"training {run.model} on {device}, at most {most} epochs")
+    say(f"counting {run.model}" if simple else f"training {run.model} on {device}, at most {number_of(most, 'epoch')}")
     if on is None:
         progress = train_run(run, out, device, seconds, data=data)
     else:
@@ -156,21 +156,23 @@ def _train_run(
         print_json({"out": str(out), **asdict(progress)})
         return
     if not progress.ended_by:
-        typer.echo(f"paused after {progress.epochs} epochs; rerun the command to resume")
+        typer.echo(f"paused after {number_of(progress.epochs, 'epoch')}; rerun the command to resume")
         return
     if progress.ended_by == COUNTED:
         typer.echo(f"counted; validation MRR@20 {100 * max(progress.best_value, 0.0):.2f} %")
         typer.echo(f"written to {out}; test it with: lightgc2n evaluate {out}")
         return
     if not run.split.validation:
-        typer.echo(f"trained for {progress.epochs} epochs on all but the test targets; no checkpoint was selected")
+        epochs = number_of(progress.epochs, "epoch")
+        typer.echo(f"trained for {epochs} on all but the test targets; no checkpoint was selected")
         typer.echo(f"written to {out}; test it with: lightgc2n evaluate {out}")
         return
     when = f"after epoch {progress.best_epoch + 1}" if progress.best_epoch >= 0 else "before training, and not improved"
     typer.echo(f"best validation MRR@20 {100 * progress.best_value:.2f} % {when}; ended by {progress.ended_by}")
     if was_still_improving(progress):
+        last = f"the last of {number_of(most, 'epoch')}"
         typer.echo(
-            f"Stopped too early: validation was still improving at the last of {most} epochs. Rerun the command with "
+            f"Stopped too early: validation was still improving at {last}. Rerun the command with "
             f"--epochs {max(10 * most, 20)} to resume; training ends by itself when validation no longer improves."
         )
     typer.echo(f"written to {out}; test it with: lightgc2n evaluate {out}")

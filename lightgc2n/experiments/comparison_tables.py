@@ -36,7 +36,9 @@ def comparison_tables(result: dict[str, Any]) -> Iterator[Table]:
     if beyond := {name: facts["beyond"] for name, facts in result["models"].items() if "beyond" in facts}:
         yield _table("beyond", "beyond accuracy, lists of 20, with 95 % intervals", BEYOND, _beyond_rows(beyond))
     costs = {name: cost_cells(facts) for name, facts in result["models"].items()}
-    yield _table("cost", "cost", COST_HEADINGS, costs)
+    told = [place for place in range(len(COST_HEADINGS)) if any(cells[place].text != "-" for cells in costs.values())]
+    headings = [COST_HEADINGS[place] for place in told]
+    yield _table("cost", "cost", headings, {name: [cells[place] for place in told] for name, cells in costs.items()})
 
 
 def run_tables(result: dict[str, Any]) -> Iterator[Table]:

@@ -137,7 +137,7 @@ def surroundings(dataset: Dataset, split: Split) -> Surroundings:
     else:
         account = np.repeat(train.sequence_accounts, np.diff(train.offsets)).astype(np.int64)
         vectors, of = audience_vectors(account, train.events.astype(np.int64), train.items), "accounts who had both"
-    usual = usual_popularity(train.popularity, test.start, test.stop, np.asarray(test.events))
+    usual = usual_popularity(train.popularity, test.start, test.stop, np.asarray(test.events, dtype=np.int64))
     return Surroundings(train.popularity, usual, vectors, of)
 
 

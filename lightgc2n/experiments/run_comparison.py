@@ -8,7 +8,7 @@ from typing import Any
 from lightgc2n.config import read_settings
 from lightgc2n.data.leak_audit import warn_of_leaks
 from lightgc2n.data.splits import SplitConfig
-from lightgc2n.errors import OUT, SettingError
+from lightgc2n.errors import OUT, SettingError, option
 from lightgc2n.experiments.compare import COMPARISON, Compared, compare, write_results
 from lightgc2n.experiments.comparison_cache import ComparisonCache
 from lightgc2n.experiments.rank_model import Conditions
@@ -21,6 +21,13 @@ from lightgc2n.training.run import open_data
 from lightgc2n.training.runs import RunPlan
 
 Tables = Mapping[str, Mapping[str, Any]]  # settings by table: the model's name, `split` and `training`
+
+
+def wants_beyond_accuracy(metrics: str) -> bool:
+    """Return whether these metrics go beyond accuracy: `accuracy` or `all`."""
+    if metrics not in ("accuracy", "all"):
+        raise SettingError(f"{option('--metrics', 'metrics=')}: expected accuracy or all, found {metrics!r}.")
+    return metrics == "all"
 
 
 def run_comparison(

@@ -95,7 +95,11 @@ def _shown(value: Any) -> str:
 def _metrics(metrics: Mapping[str, Any]) -> list[str]:
     if not metrics:
         return ["Not measured: the counts of this refreshed run include all events, so no test target was left."]
-    lines = [f"Of {metrics['targets']:,} test targets, ranked among all items of their domain, seen ones included:", ""]
+    lines = [
+        f"Of {metrics['targets']:,} test targets, ranked among all items (of their domain, where each domain has its "
+        "own targets), seen ones included:",
+        "",
+    ]
     baseline = metrics.get("baseline")
     if baseline is None:
         lines += ["| metric | % |", "|---|---|"]

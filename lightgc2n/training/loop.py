@@ -24,7 +24,7 @@ from lightgc2n.data.splits import Split, Training
 from lightgc2n.devices import device_of, keep_memory, peak_bytes
 from lightgc2n.errors import ScoreError
 from lightgc2n.models.contract import Model
-from lightgc2n.progress import SECONDS_BETWEEN_LINES, duration, pace, say, step
+from lightgc2n.progress import SECONDS_BETWEEN_LINES, duration, number_of, pace, say, step
 from lightgc2n.training.checkpoints import (
     BEST,
     LAST,
@@ -327,11 +327,14 @@ class Estimate:
     epoch_seconds: float
     most_epochs: int
     bytes: int
+    ends_early: bool = False
 
     def __str__(self) -> str:
         most = duration(self.epoch_seconds * self.most_epochs)
-        epoch = f"about {duration(self.epoch_seconds)} an epoch, at most {most} for {self.most_epochs} epochs"
-        return f"estimate: {epoch}, about {self.bytes / 1e6:.0f} MB"
+        epochs = number_of(self.most_epochs, "epoch")
+        epoch = f"about {duration(self.epoch_seconds)} an epoch, at most {most} for {epochs}"
+        early = "; ends earlier when validation no longer improves" if self.ends_early else ""
+        return f"estimate: {epoch}{early}; about {self.bytes / 1e6:.0f} MB"
 
 
 def estimate(
@@ -357,7 +360,8 @@ def estimate(
         peak -= sum(tensor.nbytes for tensor in trial.state_dict().values())
         del trial
         unit.reset_peak()  # after the copy is gone, so that it is not counted as held before the run
-    return Estimate(seconds, config.epochs, peak)
+    ends_early = evaluate is not None and config.patience * config.evaluate_every < config.epochs
+    return Estimate(seconds, config.epochs, peak, ends_early)
 
 
 def _seconds_of_a_step(model: Model, split: Split, config: TrainingConfig, device: str, most: int) -> float:

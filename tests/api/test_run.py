@@ -73,6 +73,7 @@ def test_a_comparison_is_that_of_the_command(by_command: Path) -> None:
     for name in models:
         assert frame.loc[name, "MRR@20"] == told["models"][name]["metrics"]["all"]["MRR@20"]["value"]
     assert compared.best == told["models"]["markov"]["paired"]["against"]
+    assert (compared.examples, "coverage" in frame.columns) == ([], False)
     assert set(compared.details("polars").columns) == {"model", "subset", "queries", "metric", "value", "low", "high"}
 
 
@@ -263,3 +264,15 @@ def test_a_refreshed_run_counts_newer_events(tmp_path: Path) -> None:
     assert kept.folder == tmp_path / "fresh"
     again = lg.load(tmp_path / "fresh").recommend("user3", k=5)
     assert_same_list(kept.recommend("user3", k=5), [one._asdict() for one in again])
+
+
+def test_a_comparison_shows_examples_and_measures_beyond_accuracy() -> None:
+    compared = lg.compare(data(), models=["popularity", "markov"], examples=2, metrics="all", progress=False)
+    assert [set(one["lists"]) for one in compared.examples] == 2 * [{"popularity", "markov"}]
+    told = compared.result["models"]["markov"]["beyond"]["coverage"]["value"]
+    assert compared.to_frame("pandas").set_index("model").loc["markov", "coverage"] == told
+    shown = repr(compared)
+    assert "beyond accuracy" in shown
+    assert shown.count("history, newest first") == 2
+    with pytest.raises(lg.SettingError, match="metrics=: expected accuracy or all, found 'some'"):
+        lg.compare(data(), models=["popularity"], metrics="some", progress=False)

@@ -55,7 +55,7 @@ def test_people(encoding: str, bundle: Path, monkeypatch: pytest.MonkeyPatch) ->
     code, out, _ = printed(encoding, monkeypatch, "people", bundle, "--account", "h000003", "-k", 3)
     assert code == 0
     bars = BARS if encoding == "utf-8" else PLAIN_BARS
-    assert f"0 h {bars[0]}" in out or f"0 h {bars[1]}" in out
+    assert f"0h {bars[0]}" in out or f"0h {bars[1]}" in out
     assert TITLE in out if encoding == "utf-8" else "\\u6620" in out
     assert ("Café" in out) == (encoding != "ascii")
 

@@ -26,6 +26,7 @@ def test_accounts_are_erased_from_every_store(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     report = json.loads(result.output)
     assert (report[one]["forgotten"], report[two]["forgotten"]) == (1, 0)
+    assert any("lightgc2n pipeline forget FILE" in what for what in report[one]["stays"])
     for place in (one, two):  # a late event does not bring the account back, wherever it arrives
         store = open_store(place)
         assert store.append([NewEvent("ann", "film", 2)]) == [Outcome.ERASED]

@@ -225,7 +225,7 @@ def test_a_time_budget_ends_at_an_epoch_and_the_same_command_resumes(world: Path
 def test_a_single_run_can_be_sliced_too(world: Path, tmp_path: Path) -> None:
     words = ["train", world / "homes", "--model", "lightgc2n-wo-a", "--epochs", 2, "--out", tmp_path / "run"]
     first, second = (run(*words, "--device", "cpu", "--slice", 0) for _ in range(2))
-    assert "paused after 1 epochs" in first.stdout
+    assert "paused after 1 epoch" in first.stdout
     assert "ended by budget" in second.stdout
 
 

@@ -25,8 +25,10 @@ TRAINED = [name for name, entry in zoo.ZOO.items() if not entry.is_simple]
 
 def test_the_sentence() -> None:
     assert str(Estimate(4.2, 200, 480_000_000)) == (
-        "estimate: about 4.2 s an epoch, at most 14 min for 200 epochs, about 480 MB"
+        "estimate: about 4.2 s an epoch, at most 14 min for 200 epochs; about 480 MB"
     )
+    assert "at most 4.2 s for 1 epoch;" in str(Estimate(4.2, 1, 1))
+    assert "; ends earlier when validation no longer improves; about" in str(Estimate(4.2, 200, 1, ends_early=True))
     assert "about 2.0 min an epoch, at most 6.7 h" in str(Estimate(120, 200, 1))
 
 

@@ -95,7 +95,7 @@ def test_what_is_typed_beats_a_file(data: Path, tmp_path: Path) -> None:
     done = run("train", data, "--out", tmp_path / "run", *words, "--set", "training.batch_size=64")
     assert done.returncode == 0, done.stderr
     assert "% after epoch 1; ended by budget" in done.stdout  # counted as the lines of progress count
-    assert "Stopped too early: validation was still improving at the last of 1 epochs." in done.stdout
+    assert "Stopped too early: validation was still improving at the last of 1 epoch." in done.stdout
     actual = read_run(tmp_path / "run")
     assert (actual["training"]["epochs"], actual["training"]["batch_size"]) == (1, 64)
     assert actual["settings"]["dropout"] == 0.3
