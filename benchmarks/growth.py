@@ -5,8 +5,8 @@ thread, in CPU seconds, so that other load on the machine disturbs it little: th
 loop, after a first one that warms up, times the steps of an epoch. The exponent is the slope of a line through the
 logarithms of all measurements.
 
-`python benchmarks/growth.py --epoch 1000000` trains one whole epoch instead, on all cores, and prints its seconds and
-the peak memory. The log is random: it measures costs, and nothing can be learned from it.
+`python benchmarks/growth.py --epoch 1000000` trains one whole epoch instead, on all cores or with `--device cuda` on a
+GPU, and prints its seconds and the peak memory. The log is random: it measures costs, and teaches a model nothing.
 """
 
 import argparse
@@ -20,14 +20,17 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lightgc2n.data.dataset import Domain
 from lightgc2n.data.splits import Training
-from lightgc2n.devices import peak_bytes
+from lightgc2n.devices import device_name, device_of, peak_bytes
+
+if TYPE_CHECKING:
+    from lightgc2n.training.loop import Steps
 
 ITEMS, HELD = 20_000, 15
 MOST = 1.15  # the exponent that still counts as linear
@@ -71,8 +74,8 @@ def generated(accounts: int) -> Training:
     )
 
 
-def measure(accounts: int, steps: int | None, way: str, threads: int = 1) -> dict[str, float]:
-    """The cost of an epoch in this process, from so many of its steps; None: the whole epoch is trained."""
+def prepare(accounts: int, way: str, threads: int, device: str) -> "Steps":
+    """The steps of a model on the generated log."""
     import torch
 
     from lightgc2n import zoo
@@ -80,23 +83,37 @@ def measure(accounts: int, steps: int | None, way: str, threads: int = 1) -> dic
 
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    started = time.perf_counter()
     train = generated(accounts)
-    model = zoo.build(WAYS[way].model, train, {}).train()
-    training = Steps(model, train, TrainingConfig(**WAYS[way].training), "cpu")
-    before, cpu, wall, system = time.perf_counter() - started, [], [], []
+    model = zoo.build(WAYS[way].model, train, {}).train().to(device)
+    return Steps(model, train, TrainingConfig(**WAYS[way].training), device)
+
+
+def measure(accounts: int, steps: int | None, way: str, threads: int = 1, device: str = "cpu") -> dict[str, float]:
+    """The cost of an epoch in this process, from so many of its steps; None: the whole epoch is trained."""
+    started = time.perf_counter()
+    training = prepare(accounts, way, threads, device)
+    before = time.perf_counter() - started
+    return timed(training, steps, device) | {"seconds before": before}
+
+
+def timed(training: "Steps", steps: int | None, device: str) -> dict[str, float]:
+    """The cost of an epoch, from so many steps after a first one that warms up; None: of the whole epoch."""
+    unit = device_of(device)
+    cpu: list[float] = []
+    wall: list[float] = []
+    system: list[float] = []
     for number, batch in enumerate(itertools.islice(training.batches(0), None if steps is None else steps + 1), 1):
         since, inside = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_stime
         moment = time.perf_counter()
         training(batch)
+        unit.synchronize()
         wall.append(time.perf_counter() - moment)
         cpu.append(time.process_time() - since)
         system.append(resource.getrusage(resource.RUSAGE_SELF).ru_stime - inside)
         if steps is None and number % 8 == 0:
             print(f"{number} of {len(training)} steps, {sum(wall):.0f} s", file=sys.stderr, flush=True)
     measured = (lambda row: statistics.median(row[1:]) * len(training)) if steps is not None else sum
-    peak = peak_bytes("cpu") / MIB
-    found = {"steps": len(training), "rows": training.rows, "peak": peak, "seconds before": before}
+    found = {"steps": len(training), "rows": training.rows, "peak": peak_bytes(device) / MIB}
     return found | {"seconds": measured(cpu), "wall": measured(wall), "system": measured(system)}
 
 
@@ -107,10 +124,14 @@ def in_a_process_of_its_own(accounts: int, steps: int, way: str) -> dict[str, fl
     return found
 
 
-def whole_epoch(accounts: int, way: str, threads: int) -> str:
-    found = measure(accounts, None, way, threads)
+def whole_epoch(accounts: int, way: str, threads: int, device: str = "cpu") -> str:
+    return describe(accounts, way, threads, device, measure(accounts, None, way, threads, device))
+
+
+def describe(accounts: int, way: str, threads: int, device: str, found: dict[str, float]) -> str:
+    place = f"{threads} threads" if device == "cpu" else device_name(device)
     return (
-        f"{way}, {accounts:,} accounts, {HELD} events each, {ITEMS:,} items, {threads} threads: one epoch of "
+        f"{way}, {accounts:,} accounts, {HELD} events each, {ITEMS:,} items, {place}: one epoch of "
         f"{found['steps']:,} steps of {found['rows']:,} sequences took {found['wall']:.0f} s ({found['seconds']:.0f} "
         f"CPU s, {found['system']:.0f} of them in the system), after {found['seconds before']:.0f} s to build the "
         f"model; peak memory {found['peak'] * MIB / 1e9:.2f} GB"
@@ -197,6 +218,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--epoch", type=int, metavar="ACCOUNTS", help="train one whole epoch")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of --epoch")
+    parser.add_argument("--device", default="cpu", help="of --epoch")
     parser.add_argument("--save", type=Path, help="a JSON file that keeps what is measured, and is read first")
     parser.add_argument("--only", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -204,7 +226,7 @@ def main() -> None:
         print(json.dumps(measure(int(given.only[0]), given.steps, given.only[1])))
         return
     if given.epoch:
-        print("\n".join(whole_epoch(given.epoch, way, given.threads) for way in given.ways[:1]))
+        print("\n".join(whole_epoch(given.epoch, way, given.threads, given.device) for way in given.ways[:1]))
         return
     ways = measure_all(given.ways, given.accounts, given.most, given.steps, given.repetitions, given.save)
     print(report(ways))
