@@ -19,7 +19,7 @@ from lightgc2n.progress import say
 
 VALUE_NAMES = {"delimiter": "SIGN", "time_unit": "UNIT", "models": "NAMES", "methods": "NAMES", "host": "ADDRESS"}
 VALUE_NAMES |= {"seconds": "SECONDS", "store": "STORE"}
-VALUE_NAMES_OF_TYPES = {int: "N", float: "NUMBER"}
+VALUE_NAMES_OF_TYPES = {"int": "N", "float": "NUMBER"}
 
 
 def _with_value_names(parameters: list[Any]) -> list[Any]:
@@ -29,16 +29,23 @@ def _with_value_names(parameters: list[Any]) -> list[Any]:
             parameter.display_type_rich = lambda ctx: ""  # its own name says what it is
         elif getattr(parameter, "is_flag", False):
             parameter.metavar = parameter.metavar or ""
-        elif parameter.metavar is None and not parameter.type_descriptor.is_choice:
-            parameter.metavar = _value_name(parameter)
+        elif parameter.metavar is None and (kind := _type_name(parameter)) != "choice":
+            parameter.metavar = _value_name(parameter, kind)
     return parameters
 
 
-def _value_name(parameter: Any) -> str:
+def _type_name(parameter: Any) -> str:
+    """Return `choice`, `int`, `float` or another name of a type, in every supported version of Typer."""
+    if (descriptor := getattr(parameter, "type_descriptor", None)) is not None:
+        return "choice" if descriptor.is_choice else getattr(descriptor.annotation, "__name__", "")
+    name = str(parameter.type.name).removesuffix(" range")  # of Click, which Typer builds on before 0.28
+    return {"integer": "int"}.get(name, name)
+
+
+def _value_name(parameter: Any, type_name: str) -> str:
     if parameter.name.endswith("_column"):
         return "COLUMN"
-    of_type = VALUE_NAMES_OF_TYPES.get(parameter.type_descriptor.annotation, "NAME")
-    return VALUE_NAMES.get(parameter.name, of_type)
+    return VALUE_NAMES.get(parameter.name, VALUE_NAMES_OF_TYPES.get(type_name, "NAME"))
 
 
 class PlainCommand(TyperCommand):

@@ -1,6 +1,7 @@
 """What a newcomer sees: help in groups, the list of models, advice that fits, tables that fit the terminal."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.table import Column, Table
@@ -8,7 +9,7 @@ from typer.testing import CliRunner
 
 from lightgc2n import zoo
 from lightgc2n.cli import COMMANDS, GROUPS
-from lightgc2n.cli.main import app
+from lightgc2n.cli.main import _type_name, app
 from lightgc2n.cli.people import _people_table
 from lightgc2n.cli.printing import print_table
 from lightgc2n.config import unknown_name
@@ -116,3 +117,9 @@ def test_only_headers_of_numbers_wrap(monkeypatch: pytest.MonkeyPatch, capsys: p
     print_table(table)
     text = capsys.readouterr().out
     assert (text.count("┏"), text.count("12.34 to 56")) == (1, 5)
+
+
+@pytest.mark.parametrize(("name", "shown"), [("choice", "choice"), ("integer range", "int"), ("float", "float")])
+def test_types_of_older_versions_of_typer_are_named_alike(name: str, shown: str) -> None:
+    """Up to 0.27 an option has a type of Click, and no descriptor."""
+    assert _type_name(SimpleNamespace(type=SimpleNamespace(name=name))) == shown
