@@ -164,7 +164,7 @@ def _setup(
             claim_experiments(out, [])  # before data is generated in it
         data = list(quick_data((out or pack.with_suffix(".data") if pack else _required(out)) / DATA))
     options = context.params
-    config: Path | None = options["config"]
+    config = Path(options["config"]) if options["config"] else None  # text in older versions of Typer
     if config is not None and not config.is_dir():
         raise SettingError(
             f"--config {config}: expected a folder with one TOML file per model, or one folder per dataset."
