@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lightgc2n.errors import DataError
-from lightgc2n.experiments.results import ResultGroup
+from lightgc2n.experiments.results import ResultGroup, RunResult
 from lightgc2n.experiments.run_index import Unfinished, read_runs, unfinished_run
 from lightgc2n.paper.run_records import read_records
 
@@ -56,7 +56,7 @@ def read_experiment_results(folder: Path) -> ExperimentResults:
     requests: dict[str, dict[str, Any]] = described["asked"]
     dataset_of = {name: dataset for dataset, request in requests.items() for name in request["runs"]}
     index = read_runs(folder, list(dataset_of))
-    groups = _with_records(index.groups, read_records(folder), list(dataset_of))
+    groups = with_records(index.groups, read_records(folder), list(dataset_of))
     there = {group.first.name for group in groups} | {run.name for run in index.unfinished}
     absent = [
         unfinished_run(folder, f"{name}-seed0", name, dataset)
@@ -66,13 +66,32 @@ def read_experiment_results(folder: Path) -> ExperimentResults:
     return ExperimentResults(described["experiment"], groups, (*index.unfinished, *absent), requests)
 
 
-def _with_records(
-    groups: Sequence[ResultGroup], records: Sequence[ResultGroup], order: Sequence[str]
+def with_records(
+    groups: Sequence[ResultGroup], records: Sequence[ResultGroup], order: Sequence[str] = ()
 ) -> tuple[ResultGroup, ...]:
-    """The groups of run folders, and those of records that have no folder, in the order of the plans."""
-    if not records:
-        return tuple(groups)
-    there = {group.first.name for group in groups}
-    every = [*groups, *(group for group in records if group.first.name not in there)]
+    """Return the groups of run folders with the seeds that only records have, and records of other runs.
+
+    Records of the same name but of other settings or data are replaced.
+
+    Args:
+        order: the names of runs in the order of the plans.
+    """
+    recorded = {(group.first.name, group.protocol, group.first.tested_domain): group for group in records}
+    every = []
+    for group in groups:
+        before = recorded.pop((group.first.name, group.protocol, group.first.tested_domain), None)
+        every.append(group if before is None else _with_seeds(group, before))
     place = {name: number for number, name in enumerate(order)}
+    every += recorded.values()
     return tuple(sorted(every, key=lambda group: place.get(group.first.name, len(place))))
+
+
+def _with_seeds(group: ResultGroup, before: ResultGroup) -> ResultGroup:
+    """Return the group with those seeds of `before` that it does not have, if both have one setting."""
+    seeds = {run.seed for run in group.runs}
+    alike = [run for run in before.runs if run.seed not in seeds and _setting(run) == _setting(group.first)]
+    return ResultGroup(tuple(sorted((*group.runs, *alike), key=lambda run: run.seed)))
+
+
+def _setting(run: RunResult) -> tuple[object, ...]:
+    return run.model, run.settings, run.checksum, run.targets_checksum, run.most_epochs, run.training_share

@@ -20,11 +20,12 @@ from lightgc2n.paper.experiment_results import (
     ExperimentResults,
     read_experiment,
     read_experiment_results,
+    with_records,
 )
 from lightgc2n.paper.experiment_runner import merge_requests
 from lightgc2n.paper.first_screen import opening_of
 from lightgc2n.paper.published import BASELINES, IN_THE_ZOO, published_section, table1
-from lightgc2n.paper.run_records import write_records
+from lightgc2n.paper.run_records import read_records, write_records
 from lightgc2n.paper.section_tables import parts_of
 from lightgc2n.paper.step_times import read_step_times
 from lightgc2n.paper.table1 import AT_PAPER_WIDTH, PAPER_WIDTH, TABLE1, notes_on_data, paper_set
@@ -147,10 +148,10 @@ def write(out: Path) -> Path:
 
 
 def ship(out: Path, to: Path) -> Path:
-    """Write what the report in `out` is made of to another folder, without run folders, and the report there."""
+    """Add what the report in `out` is made of to the records in another folder, and write the report there."""
     for folder in (out / name for name in EXPERIMENTS if (out / name / EXPERIMENT).is_file()):
         results = read_experiment_results(folder)
-        write_records(results.groups, to / folder.name)
+        write_records(with_records(results.groups, read_records(to / folder.name)), to / folder.name)
         merge_requests(to / folder.name, folder.name, read_experiment(folder))
     for path in (path for pattern in MEASURED for path in sorted(out.glob(pattern))):
         place = to / path.relative_to(out)

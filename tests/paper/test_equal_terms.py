@@ -13,6 +13,7 @@ from lightgc2n.errors import DataError
 from lightgc2n.paper import claims, earlier, edge, step_times
 from lightgc2n.paper.document import Verdict
 from lightgc2n.paper.edge import Bundle
+from lightgc2n.paper.experiment_results import with_records
 from lightgc2n.paper.findings import comparisons, corrected_text, measured
 from lightgc2n.paper.run_records import read_records, write_records
 from lightgc2n.paper.step_times import StepTimes, read_step_times
@@ -191,3 +192,15 @@ def test_an_earlier_report_is_kept_and_its_verdicts_stand_beside_the_present_one
         ["It is light.", "not judged", "does not hold", "New among the judged claims."],
     ]
     assert earlier.read_earlier(folder) is None
+
+
+def test_new_runs_are_added_to_records_seed_by_seed(tmp_path: Path) -> None:
+    """Other seeds of the same setting stay; runs of other settings are replaced; other models stay."""
+    old = [replace(run(seed=seed), label="a") for seed in (0, 1)]
+    others = {Key("E", "last", "b"): [replace(run("hrnn"), label="b")]}
+    kept = grouped({Key("E", "last", "a"): old, **others})
+    new = replace(run(seed=2), label="a")
+    assert [one.seed for one in with_records(grouped({Key("E", "last", "a"): [new]}), kept)[0].runs] == [0, 1, 2]
+    changed = replace(run(seed=2, latent_users=7), label="a")
+    both = with_records(grouped({Key("E", "last", "a"): [changed]}), kept)
+    assert [(one.label, [each.seed for each in one.runs]) for one in both] == [("a", [2]), ("b", [0])]
