@@ -26,7 +26,7 @@ QUICK = {"drain_seconds": 0.0}
 
 
 def seeing_two(to: Path, model: str = "lightgc2n") -> Path:
-    """A bundle of the town that finds two people behind every account: its own finder is not that bold."""
+    """A bundle of the town that finds two or more people behind an account: its own finder is not that bold."""
     shutil.copytree(bundle_of(model), to)
     facts = to / "people" / "finder.json"
     facts.write_text(json.dumps(json.loads(facts.read_text()) | {"caution": -9.0}))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lightgc2n.recommending.results import AccountPeople
 from lightgc2n.serving.keys import digest
 from tests.serving.running import Running, running, seeing_two
 
@@ -42,7 +43,9 @@ def test_it_asks_everything(service: Running, example: Any) -> None:
     assert listed == [one.item_id for one in bundle.recommend(account, k=4, exclude_seen=True)]
     first, second = client.recommend_many([{"history": [items[0]]}, {"account": "nobody"}])
     assert (len(first["items"]), second["error"]["code"]) == (20, "unknown_account")
-    assert client.people(account, k=2)["count"] == 2
+    answer, wanted = client.people(account, k=2), bundle.people(account, k=2)
+    assert answer["count"] == wanted.count > 1
+    assert [[one["item"] for one in person["next"]["items"]] for person in answer["people"]] == _next(wanted)
     assert len(client.similar(items[0], 3)["items"]) == 3
 
 
@@ -71,6 +74,13 @@ def test_it_runs(service: Running) -> None:
     done = subprocess.run([sys.executable, EXAMPLE, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
+    wanted = service.service.served.recommender.people("h000003", k=2)
     assert lines[0].startswith("1 ")
-    assert lines[2].startswith("2 people, with a confidence of")
-    assert [line[0] for line in lines[3:]] == ["A", "B"]
+    assert lines[2] == f"{wanted.count} people, with a confidence of {wanted.confidence:.0%}"
+    named = zip("ABCDE", wanted.people, _next(wanted), strict=False)
+    assert lines[3:] == [f"{name} {person.share:.0%} {items}" for name, person, items in named]
+
+
+def _next(found: AccountPeople) -> list[list[str]]:
+    """The items of each person's list."""
+    return [[one.item_id for one in person.next] for person in found.people]
