@@ -1,6 +1,7 @@
 """Logs as spreadsheet programs write them: other separators, dates and encodings, and rows that are no viewings."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pandas as pd
@@ -223,6 +224,15 @@ def test_hints_read_no_nested_column_of_a_frame(tmp_path: Path) -> None:
     for frame in (pl.DataFrame(rows), pd.DataFrame(rows)):
         data = lightgc2n.Dataset.from_frame(frame, account="user", item="item")
         assert any("column 'seen' looks like times" in note for note in data.arrays.manifest["notes"])
+
+
+def test_hints_read_no_column_whose_type_has_no_text(tmp_path: Path) -> None:
+    rows = {"user": ["a", "b"], "item": ["x", "y"], "watched": 2 * [timedelta(minutes=3)], "image": [b"1", b"2"]}
+    frame = pl.DataFrame(rows | {"event": ["play", "seen"]})
+    frame.write_parquet(tmp_path / "log.parquet")
+    notes = preview_import(tmp_path / "log.parquet", ImportOptions()).notes
+    assert any(note.startswith("columns with few values: 'event' ('play', 'seen'). If") for note in notes)
+    assert len(lightgc2n.Dataset.from_frame(frame).accounts) == 2
 
 
 def test_a_preview_of_sequences(tmp_path: Path) -> None:

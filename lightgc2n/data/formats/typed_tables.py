@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ROWS_PER_BATCH = 250_000
 FRAME = Path("frame")  # what errors call a data frame
+TEXTLESS = (pl.Binary, pl.Object, pl.Duration)  # types that polars does not cast to text
 
 
 @dataclass
@@ -85,11 +86,12 @@ class TypedReader(ABC):
             row += len(batch)
 
     def _first_values(self, name: str) -> list[str]:
-        """The first values of a column as text; none of a column whose values are not single ones."""
-        first = self._table([name]).head(HINT_SAMPLE).collect()[name]
-        if first.dtype.is_nested() or first.dtype in (pl.Binary, pl.Object):
+        """The first values of a column as text; none of a column whose type has no text."""
+        table = self._table([name])
+        dtype = table.collect_schema()[name]
+        if dtype.is_nested() or dtype in TEXTLESS:
             return []
-        return first.cast(pl.String).fill_null("").to_list()
+        return table.head(HINT_SAMPLE).collect()[name].cast(pl.String).fill_null("").to_list()
 
 
 @dataclass
