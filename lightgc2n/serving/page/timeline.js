@@ -18,8 +18,9 @@ export const degree = (probability) => (probability >= 0.8 ? "sure" : probabilit
  * Draws into `place`: `entries` with `events` (by key), people's `letters` in the order of lanes.
  *
  * `choose(key)` is called when a mark is pressed, `remove(key)` for the Delete key; `chosen` is the key pressed last,
- * `current` the one with the focus. `zoom` is 1 for the whole log, null for the first at which a third of the sessions has room for a label;
- * `zoomTo(number)` is called for another one.
+ * `current` the one with the focus. `zoom` is 1 for the whole log. If it is null, the timeline opens at the first zoom at
+ * which a third of the sessions has room for a label, or with the whole log if lanes have too many rows for labels at
+ * every zoom. `zoomTo(number)` is called for another one.
  */
 export function drawTimeline(place, { entries, events, lanes, chosen, current, choose, remove, zoom, zoomTo }) {
   const toolbar = element("div");
@@ -129,7 +130,7 @@ function arranged(entries, events, names, width, zoom) {
   const named = ({ blocks }) => 3 * blocks.filter((one) => one.room >= NARROWEST_LABEL).length >= blocks.length;
   let layout = fitting(zoom ?? 1);
   for (let next = 2; zoom === null && next <= FARTHEST && !(layout && named(layout)); next *= 2) layout = fitting(next);
-  layout ??= at(zoom ?? FARTHEST, SMALL, false);
+  layout ??= at(zoom ?? 1, SMALL, false);
   return { ...layout, ticks: axisOf(span, layout) };
 }
 

@@ -179,6 +179,22 @@ def test_a_long_log_opens_where_its_labels_can_be_read(visit: Opened, width: int
     assert page.evaluate(OVERLAPS)[1] == 0, "rows without room for labels have none"
 
 
+def test_a_log_with_too_many_events_of_one_day_for_labels_opens_whole(visit: Opened) -> None:
+    """All 100 events of a person are of one day, 12 in a block: nine rows at every zoom, where labels need three."""
+    answer = crowd(2, days=100)
+    for event in answer["events"]:
+        event["time"] = "2022-01-01" if event["person"] == "A" else event["time"][:10]
+    answer["events"].sort(key=lambda event: str(event["time"]))
+    answer["sessions"] = [int(event["time"] != "2022-01-01") for event in answer["events"]]
+    page = visit()
+    page.route("**/v1/accounts/crowd/people**", lambda route: route.fulfill(json=answer))
+    page.route("**/v1/who", lambda route: route.fulfill(json=watching(2)))
+    page.evaluate("location.hash = '#account/crowd'")
+    page.wait_for_selector(".mark")
+    assert page.get_by_role("button", name="Show the whole log").is_disabled()
+    assert page.locator(".scroller").evaluate("one => one.scrollWidth - one.clientWidth") <= 8
+
+
 SESSIONS = """async (entries) => {
   const { sessionsOf } = await import('/page/timescale.js');
   return sessionsOf(entries, () => 'A').map(one => [one.label, one.entries.length]);
