@@ -21,7 +21,6 @@ from lightgc2n.store.databases import (
 )
 
 APPLICATION_ID = 0x4C474332  # "LGC2" in the header of an SQLite file: a store of this product
-MAGIC, HEADER_BYTES, APPLICATION_ID_AT = b"SQLite format 3\0", 100, 68  # https://www.sqlite.org/fileformat.html
 LOG_FILES = ("-wal", "-shm")  # beside a database that is open
 SQLITE_FILES = ("-journal", *LOG_FILES)
 _Identity = tuple[int, int] | None  # device and inode of a file; None if there is none
@@ -101,9 +100,12 @@ class SqliteDatabase:
         if shared is None:
             shared = self._own.shared = self._connect()
         with shared.lock:
-            if self._closed:
-                raise StoreUnavailableError(f"{self.name}: the store was closed.")
+            self._refuse_closed()
             yield shared.connection
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailableError(f"{self.name}: the store was closed.")
 
     def _connect(self) -> "_SharedConnection":
         connection = sqlite3.connect(
@@ -128,10 +130,10 @@ class SqliteDatabase:
     def _save_log(self) -> NoReturn:
         """Copy the events of a log that somebody removed into the database, or they are lost with the last process."""
         with self._lock:
-            if self._closed:
-                raise StoreUnavailableError(f"{self.name}: the store was closed.")
+            self._refuse_closed()
             shared = self._all[0]
         with shared.lock:
+            self._refuse_closed()  # while this thread waited
             if not self._has_new_log():
                 try:  # TRUNCATE empties the removed log, so that no process can copy its pages over newer ones
                     busy = shared.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
@@ -210,20 +212,23 @@ def _identity(path: str) -> _Identity:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Raise an error unless the header of the file has our mark.
+    """Raise an error unless the file has our mark.
 
-    SQLite itself would complete what a crash of another program left: it would change the file and remove its journal.
+    SQLite itself reads it: if we opened and closed the file, the system would drop the locks of all connections that
+    this process has to it. With `immutable`, SQLite does not complete what a crash of another program left: it would
+    change the file and remove its journal.
     """
     try:
-        with path.open("rb") as file:
-            header = file.read(HEADER_BYTES)
-    except OSError as problem:
-        raise DataError(f"{path}: cannot be read: {problem.strerror}.") from None
-    if not header.startswith(MAGIC):
-        raise DataError(f"{path}: not a store of events: it is no SQLite file.")
-    if int.from_bytes(header[APPLICATION_ID_AT : APPLICATION_ID_AT + 4], "big") != APPLICATION_ID:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+            connection.execute("PRAGMA writable_schema=ON")  # else a file is refused while its log is copied into it
+            (mark,) = connection.execute("PRAGMA application_id").fetchone()
+    except sqlite3.OperationalError as problem:
+        raise DataError(f"{path}: cannot be read: {problem}.") from None
+    except sqlite3.DatabaseError:
+        raise DataError(f"{path}: not a store of events: it is no SQLite file.") from None
+    if mark != APPLICATION_ID:
         raise DataError(
-            f"{path}: an SQLite file that lightgc2n did not create, so it is left alone. "
+            f"{path}: a file that lightgc2n did not create, so it is left alone. "
             f"Create a store at another path with: lightgc2n store init FILE"
         )
 

@@ -1,18 +1,22 @@
 """The files of SQLite: ours appear whole, and those of other programs are never changed, not even by a look at them."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from lightgc2n.errors import DataError, LightGC2NError, OutputError
 from lightgc2n.files.atomic_writes import sha256
-from lightgc2n.store.databases import StoreReplacedError
+from lightgc2n.store.databases import StoreReplacedError, StoreUnavailableError
 from lightgc2n.store.event_store import NewEvent, create_store, open_store
+from lightgc2n.store.sqlite_database import SqliteDatabase
 
 CRASHED = """
 import os, sqlite3, sys
@@ -117,6 +121,45 @@ def test_a_folder_is_no_store(tmp_path: Path) -> None:
         open_store(str(tmp_path))
 
 
+READING = """
+import sys
+from lightgc2n.store.event_store import open_store
+store = open_store(sys.argv[1])
+print(store.history("a", 10).items)
+store.close()
+"""
+
+
+def test_opening_a_store_again_keeps_the_locks_of_this_process(tmp_path: Path) -> None:
+    """Without them, the next process that closes the store removes the log under the connections of this one."""
+    place = str(tmp_path / "events.db")
+    create_store(place).close()
+    store = open_store(place)
+    store.append([NewEvent("a", "i", 1)])
+    open_store(place).close()
+    done = subprocess.run([sys.executable, "-c", READING, place], capture_output=True, text=True, check=True)
+    assert done.stdout == "('i',)\n"
+    assert (tmp_path / "events.db-wal").exists()
+    store.append([NewEvent("a", "i", 2)])
+    store.close()
+
+
+def test_a_store_is_opened_after_a_kill_while_the_log_was_copied_into_it(tmp_path: Path) -> None:
+    """Its header then counts pages that the file does not have yet."""
+    place, killed = tmp_path / "events.db", tmp_path / "killed.db"
+    create_store(str(place)).close()
+    store = open_store(str(place))
+    store.append([NewEvent("a", "i", time) for time in range(2000)])
+    shutil.copy(place, killed)
+    shutil.copy(f"{place}-wal", f"{killed}-wal")
+    store.close()
+    with killed.open("r+b") as file:
+        file.write(place.read_bytes()[:4096])
+    after = open_store(str(killed))
+    assert after.counts(["a"]) == {"a": 2000}
+    after.close()
+
+
 REMOVED = pytest.mark.parametrize("removed", [["-wal"], ["-shm"], ["-wal", "-shm"]], ids=" ".join)
 
 
@@ -157,3 +200,17 @@ def test_every_process_notices_that_the_log_was_removed(tmp_path: Path, removed:
         one.close()
     with closing(sqlite3.connect(place)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_store_that_is_closed_while_a_thread_waits_to_save_its_log(tmp_path: Path) -> None:
+    place = str(tmp_path / "events.db")
+    create_store(place).close()
+    store = open_store(place)
+    store.append([NewEvent("a", "i", 1)])
+    (tmp_path / "events.db-wal").unlink()
+    lock = MagicMock()
+    lock.__enter__.side_effect = store.close
+    assert isinstance(store.database, SqliteDatabase)
+    store.database._all[0] = replace(store.database._all[0], lock=lock)
+    with pytest.raises(StoreUnavailableError, match="was closed"):
+        store.history("a", 10)
