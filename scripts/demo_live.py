@@ -61,7 +61,8 @@ class Children:
         with self._lock:
             if self._ending:
                 raise SystemExit(INTERRUPTED)
-            self._starting = True  # a signal waits until the process is in the list
+            # A signal, which interrupts the main thread, waits until the process is in the list.
+            self._starting = threading.current_thread() is threading.main_thread()
             child = subprocess.Popen(
                 ["lightgc2n", *map(str, words)], cwd=self.place, env=environment, text=True, **options
             )

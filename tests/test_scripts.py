@@ -6,8 +6,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
+from unittest.mock import MagicMock
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -146,6 +149,35 @@ def test_ctrl_c_ends_the_live_demo_and_removes_its_files(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(URLError):
         urlopen(f"{address}/healthz")
+
+
+def test_ctrl_c_ends_the_live_demo_while_a_thread_of_it_starts_a_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Before, only the thread ended, and the demo did not take note of the signal."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    demo = importlib.import_module("demo_live")
+    children, starting, signalled = demo.Children(tmp_path), threading.Event(), threading.Event()
+
+    def slow(*_words: object, **_options: object) -> subprocess.Popen[bytes]:
+        starting.set()
+        signalled.wait()
+        return MagicMock()
+
+    def renew() -> None:
+        with suppress(SystemExit):
+            children.start("pipeline", "run")
+
+    monkeypatch.setattr(demo.subprocess, "Popen", slow)
+    thread = threading.Thread(target=renew)
+    thread.start()
+    starting.wait()
+    try:
+        with pytest.raises(SystemExit):
+            children.stop(signal.SIGINT, None)
+    finally:
+        signalled.set()
+        thread.join()
 
 
 def test_ctrl_c_twice_ends_the_live_demo_and_removes_its_files(tmp_path: Path) -> None:
