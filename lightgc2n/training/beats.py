@@ -13,6 +13,7 @@ from datetime import timedelta
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 SECONDS_BETWEEN_BEATS = 1.0
+MISSED_BEATS = 3  # fewer prove nothing: a thread may be late
 SECONDS_TO_CONNECT = 60.0
 
 
@@ -43,7 +44,7 @@ class Beats:
     """How long each worker has been silent; it is judged from its first sign of life on."""
 
     def __init__(self, store: TCPStore, workers: int, limit: float) -> None:
-        self.store, self.limit = store, limit
+        self.store, self.limit = store, max(limit, MISSED_BEATS * SECONDS_BETWEEN_BEATS)
         self._heard, self._silence = [0] * workers, [0.0] * workers
         self._looked = time.monotonic()
 
