@@ -259,6 +259,8 @@ def _refuse_unreachable(host: str, port: int, address: str) -> None:
     """Raise an error at once where no cluster listens: Ray itself would try for minutes."""
     try:
         with socket.create_connection((host, port), REACH_SECONDS) as connection:
+            if os.environ.get("RAY_USE_TLS", "").lower() in {"1", "true"}:
+                return  # what listens there speaks only TLS
             connection.sendall(HTTP2_START)
             answer = connection.makefile("rb").read(4)
     except OSError as problem:

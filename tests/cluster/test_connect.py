@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import create_server
 from threading import Thread
 
 import pytest
@@ -73,6 +74,16 @@ def test_a_port_of_another_program_is_reported_at_once() -> None:
         with pytest.raises(ClusterError, match="what listens there is no Ray cluster"), connect(address):
             pass
         other.shutdown()
+
+
+def test_a_cluster_with_tls_is_not_asked_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    from lightgc2n.cluster.connect import _refuse_unreachable
+
+    monkeypatch.setenv("RAY_USE_TLS", "1")
+    with create_server(("127.0.0.1", 0)) as server:  # it never answers what is no TLS
+        port = server.getsockname()[1]
+        _refuse_unreachable("127.0.0.1", port, f"127.0.0.1:{port}")
 
 
 def test_the_error_of_an_actor_that_a_task_passes_on_is_found() -> None:
