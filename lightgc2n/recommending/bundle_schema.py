@@ -352,15 +352,15 @@ def finder_tables(timed: bool) -> dict[str, Table]:
         "count.centre": Table(FLOATS, ("features",)),
         "count.spread": Table(FLOATS, ("features",), low=1e-10, high=INFINITE),
         "count.weights": Table(FLOATS, ("2 features + 1", MOST_PEOPLE)),
-        TYPES: Table(FLOATS, ("types", 2, 24), high=0.000001, optional=True),
-        KINDS: Table(FLOATS, ("types",), high=0.000001, optional=True),
-        COUNTING: Table(FLOATS, (5,), low=-MOST_WEIGHT, high=MOST_WEIGHT, optional=True),
+        TYPES: Table(FLOATS, ("types", 2, 24), low=LEAST_LOG, high=0.000001, optional=True),
+        KINDS: Table(FLOATS, ("types",), low=LEAST_LOG, high=0.000001, optional=True),
+        COUNTING: Table(FLOATS, (5,), optional=True),
     }
 
 
 FOLD = Table(COUNTS, ("accounts",), low=0)
 COUNTED_BY = (OF_EVIDENCE, WITHOUT_HABITS, FEATURES)  # earlier versions counted by fewer features
-MOST_WEIGHT = 1000  # of a kind of evidence; learned ones are below 10
+LEAST_LOG = -700  # of a probability: exp of less is zero
 
 
 def check_config(config: dict[str, Any], where: str) -> None:

@@ -160,9 +160,9 @@ def _read(files: BundleFiles, timed: bool, accounts: int) -> tuple[dict[str, Any
 def _check_habits(arrays: dict[str, Any], features: int, path: Path) -> None:
     """Check that the tables of habits are all there or all missing; earlier versions learned nothing of habits."""
     names = (GROUP, TOGETHER, KINDS, COUNTING)
-    for name in names:
-        there = any(one in arrays for one in names) or features == FEATURES
-        need(name in arrays or not there, f"{path}: {name}", "a table", "nothing")
+    if features == FEATURES or any(name in arrays for name in names):
+        for name in names:
+            need(name in arrays, f"{path}: {name}", "a table", "nothing")
 
 
 def _check_odds(arrays: dict[str, Any], prior: float, where: str) -> None:

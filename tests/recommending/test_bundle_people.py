@@ -225,6 +225,9 @@ def test_what_was_tampered_with_is_refused(street: Street, tmp_path: Path, capsy
         ("people/finder.safetensors", "contrast.inward", lambda array: array[:-1]),
         ("people/finder.safetensors", "count.weights", lambda array: array[:-1]),
         ("people/finder.safetensors", "traits.centre", lambda array: array[:-1]),
+        ("people/finder.safetensors", "habits.hours", lambda array: array - 800),  # no type comes at any hour
+        ("people/finder.safetensors", "habits.weights", lambda array: array[:-1]),
+        ("server/people.safetensors", "habits.together", lambda array: array[:, :-1]),
         ("server/people.safetensors", "fold", lambda array: array[:-1]),
         ("server/people.safetensors", "fold", lambda array: array + 4),
         ("server/people.safetensors", "tables.events", lambda array: array[:-1]),
@@ -249,6 +252,17 @@ def test_what_was_tampered_with_is_refused(street: Street, tmp_path: Path, capsy
     (bundle / "people" / "finder.json").write_text('{"gap": 1}')
     sign(bundle)
     refuse(bundle, "finder.json: prior: expected a value, found nothing")
+
+
+def test_any_weights_that_are_learned_can_be_read(street: Street, tmp_path: Path) -> None:
+    bundle = Path(shutil.copytree(street.bundle, tmp_path / "bundle"))
+    path = bundle / "people" / "finder.safetensors"
+    learned = np.array([2046.7, 2.1, 7.7, 0.0, 0.0])  # from 61 accounts with ten events each, all of one item
+    save_file(load_file(path) | {"habits.weights": learned}, path)
+    sign(bundle)
+    changed = load_bundle(bundle)
+    found = changed.people(changed.dataset.accounts[3])
+    assert np.isfinite([found.confidence, *found.chances]).all()
 
 
 def test_a_forgotten_account_leaves_no_times_and_no_fold(street: Street, tmp_path: Path) -> None:
