@@ -192,7 +192,7 @@ def _form(route: Route) -> Iterator[str]:
         yield f'<p><label for="{anchor}-body">Body</label>'
         yield f'<textarea id="{anchor}-body" rows="6" spellcheck="false">{escape(example)}</textarea></p>'
     yield f'<p><button type="submit">Send {route.method} {escape(route.path)}</button></p>'
-    yield '<div class="answer" role="status"></div></form></details>'
+    yield '<p class="outcome" role="status"></p><div class="answer"></div></form></details>'
 
 
 def _method(route: Route) -> str:

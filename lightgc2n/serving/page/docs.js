@@ -25,24 +25,23 @@ if (SwaggerUIBundle) {
     });
 }
 
-/** Sends the request of a form and shows its status, its time and its body. */
+/** Sends the request of a form, announces its status and its time, and shows its body. */
 async function send(form) {
+  const outcome = form.querySelector(".outcome");
   const answer = form.querySelector(".answer");
   const [address, options] = requestOf(form);
-  show(answer, element("p", {}, "Waiting…"));
+  show(outcome, "Waiting…");
+  show(answer);
   try {
     const before = performance.now();
     const response = await fetch(address, options);
     const text = await response.text();
     const took = `${Math.round(performance.now() - before)}\u00a0ms`;
     const status = element("strong", { class: response.ok ? "good" : "bad" }, `${response.status} ${response.statusText}`);
-    show(
-      answer,
-      element("p", {}, status, ` in ${took}: ${options.method} `, element("code", {}, address)),
-      element("pre", { tabindex: "0", "aria-label": "Body of the answer" }, element("code", {}, readable(text))),
-    );
-  } catch {
-    show(answer, element("p", { class: "bad" }, "No answer came. Is the service still running?"));
+    show(outcome, status, ` in ${took}: ${options.method} `, element("code", {}, address));
+    show(answer, element("pre", { tabindex: "0", "aria-label": "Body of the answer" }, element("code", {}, readable(text))));
+  } catch (problem) {
+    show(outcome, element("strong", { class: "bad" }, "No answer came."), ` ${problem.message}`);
   }
 }
 

@@ -140,6 +140,9 @@ def test_requests_can_be_tried_without_swagger_ui(visit: Callable[..., Any], api
     people.get_by_role("button").click()
     people.locator(".good", has_text="200").wait_for()
     assert json.loads(people.locator(".answer pre").inner_text()) == api.get(f"/v1/accounts/{shared}/people?k=3")
+    announced = people.get_by_role("status").inner_text()
+    assert announced.startswith("200 OK in ")
+    assert announced.endswith(f"GET /v1/accounts/{shared}/people?k=3"), "the body is not read aloud"
     lists = page.locator("section", has=page.get_by_role("heading", name="POST /v1/recommend"))
     lists.locator("summary").click()
     lists.get_by_label("Body").fill(json.dumps({"account": shared, "k": 2}))
@@ -147,6 +150,16 @@ def test_requests_can_be_tried_without_swagger_ui(visit: Callable[..., Any], api
     page.keyboard.press("Enter")
     lists.locator(".good", has_text="200").wait_for()
     assert len(json.loads(lists.locator(".answer pre").inner_text())["items"]) == 2
+
+
+def test_a_key_that_no_request_can_have_is_the_reason(visit: Callable[..., Any], api: Api) -> None:
+    page = without_swagger(visit, api)
+    page.get_by_label("API key").fill("ключ")
+    model = page.locator("section", has=page.get_by_role("heading", name="GET /v1/model"))
+    model.locator("summary").click()
+    model.get_by_role("button").click()
+    model.locator(".bad", has_text="No answer came.").wait_for()
+    assert "ISO-8859-1" in model.get_by_role("status").inner_text()
 
 
 @pytest.mark.skipif(not (PAGE / "swagger" / "VERSION.txt").is_file(), reason="scripts/fetch-web fetches Swagger UI")
