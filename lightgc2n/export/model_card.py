@@ -32,8 +32,9 @@ INT8_LIMITS = (
 )
 PEOPLE_LIMITS = (
     "The number of people behind a history is an estimate with a probability; who they are is unknown. The people "
-    "finder stores for each item a vector, its number of events, and the days of its first event and on average: for "
-    "an item of only one account these are the days of that account.",
+    "finder stores for each item a vector, a group of similar items, its number of events, and the days of its first "
+    "event and on average: for an item of only one account these are the days of that account. It also stores at "
+    "which hours types of people come: with few accounts a type may be one person.",
 )
 ACCOUNT_LIMITS = (
     "`server/` contains the histories of accounts. Protect it like the log itself, and do not send it to clients. "

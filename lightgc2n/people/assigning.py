@@ -18,7 +18,7 @@ DOUBT = 0.2  # probability spread over all people when mean field starts
 
 
 def softmax(scores: Floats) -> Floats:
-    """Return the softmax along the last axis, which is short: numpy reduces a long first axis several times faster."""
+    """Return the softmax along the last axis, which is short: slice by slice is several times faster than `sum`."""
     likely = np.exp(scores - over_last(np.maximum, scores)[..., None])
     return np.asarray(likely / over_last(np.add, likely)[..., None])
 

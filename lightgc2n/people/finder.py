@@ -6,7 +6,7 @@ bounded: of a long history a sample of sessions is compared pair by pair, and th
 A finder is saved in a folder, which is written atomically:
 
 finder.json           version, session gap, and scalars
-finder.safetensors    item tables, contrast and count head
+finder.safetensors    item tables, contrast, count head and habits
 
 Shapes: E events of one account, N sessions, B accounts, K people.
 """

@@ -114,10 +114,9 @@ def with_weights(
         person = np.unique(sessions.owner[places], return_inverse=True)[1]
         people = int(person.max()) + 1
         if 1 < people < len(places):
-            told = evidence_of(habits, sessions, fold, contrast, places, moved(person, people, random), people)
-            features.append(
-                np.concatenate([told, np.full((len(told), MOST_PEOPLE - people, told.shape[2]), np.nan)], 1)
-            )
+            own = evidence_of(habits, sessions, fold, contrast, places, moved(person, people, random), people)
+            missing = np.full((len(own), MOST_PEOPLE - people, own.shape[2]), np.nan)
+            features.append(np.concatenate([own, missing], axis=1))
             target.append(person)
             weight.append(np.full(len(places), 1 / len(places)))
     if not features:
