@@ -219,6 +219,15 @@ def test_a_column_with_few_values_is_named_in_any_language(tmp_path: Path, suffi
     assert any(note.startswith("columns with few values: 'Vorgang' ('gesehen', 'angezeigt'). If") for note in notes)
 
 
+def test_of_many_columns_with_few_values_the_first_are_named(tmp_path: Path) -> None:
+    flags = {f"flag{number}": ["yes", "no"] * 20 for number in range(15)}
+    frame = pl.DataFrame({"user": ["a", "b"] * 20, "item": ["x", "y"] * 20} | flags)
+    frame.write_csv(tmp_path / "log.csv")
+    notes = preview_import(tmp_path / "log.csv", ImportOptions()).notes
+    hint = next(note for note in notes if note.startswith("columns with few values: 'flag0' ('yes', 'no'); 'flag1' ("))
+    assert "'flag11' ('yes', 'no') and 3 more. If one tells what happened, " in hint
+
+
 def test_hints_read_no_nested_column_of_a_frame(tmp_path: Path) -> None:
     rows = {"user": ["a", "a"], "item": ["x", "y"], "tags": [["p"], ["q"]], "seen": ["2024-01-01", "2024-01-02"]}
     for frame in (pl.DataFrame(rows), pd.DataFrame(rows)):

@@ -127,7 +127,9 @@ def overlooked(columns: Mapping[str, str], values: Mapping[str, Sequence[str]]) 
     if FILTER not in columns:
         kinds = [_with_values(name, texts) for name, texts in values.items() if _is_kind(name, texts)]
         how = "leave out rows that were only shown or not liked with --where (in Python: where=)"
-        hints += [f"columns with few values: {'; '.join(kinds)}. If one tells what happened, {how}"] if kinds else []
+        more = f" and {len(kinds) - MOST_HINTS:,} more" if len(kinds) > MOST_HINTS else ""
+        shown = "; ".join(kinds[:MOST_HINTS]) + more
+        hints += [f"columns with few values: {shown}. If one tells what happened, {how}"] if kinds else []
     return hints[:MOST_HINTS]
 
 
