@@ -1,8 +1,10 @@
-"""Run independent tasks on a cluster: a task that is lost, or sits on a node that does not answer, runs again.
+"""Run independent tasks on a cluster: a task that is lost, hangs, or sits on a node that does not answer runs again.
 
 Every task gives the same answer wherever it runs, so a task may run twice: the first answer counts.
 """
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +20,7 @@ from lightgc2n.progress import say
 
 MOST_LOST = 5  # times that one task may be lost
 PER_CPU = 2  # tasks that wait or run for each CPU
+LATE = 2  # times the seconds of the slowest task that is done: another one hangs perhaps
 
 
 @dataclass
@@ -25,6 +28,12 @@ class _Task:
     number: int
     references: list[Any] = field(default_factory=list)
     lost: int = 0
+    submitted: float = 0.0  # when it was submitted last
+
+    @property
+    def seconds(self) -> float:
+        """The seconds since then."""
+        return time.monotonic() - self.submitted
 
 
 def run_tasks(
@@ -43,7 +52,7 @@ def run_tasks(
     """
     runner.require_fit()
     waiting, running = [_Task(number) for number in range(len(parts))], dict[Any, _Task]()
-    pings = Pings(runner.cluster, runner.threads, runner.gpus)
+    pings, slowest = Pings(runner.cluster, runner.threads, runner.gpus), 0.0
 
     def submit(task: _Task) -> None:
         call = ray.remote(work).options(
@@ -51,6 +60,7 @@ def run_tasks(
         )
         reference = call.remote(*shared, parts[task.number])
         task.references.append(reference)
+        task.submitted = time.monotonic()
         running[reference] = task
 
     try:
@@ -75,9 +85,13 @@ def run_tasks(
                 for other in task.references:
                     if running.pop(other, None) is not None:
                         ray.cancel(other, force=True)
+                slowest = max(slowest, task.seconds)
                 yield task.number, answer
-            if pings.newly_silent():
-                for task in {id(task): task for task in running.values()}.values():
+            limit = max(runner.cluster.limits.hung, LATE * slowest) if slowest and not waiting else math.inf
+            silent = pings.newly_silent()
+            for task in {id(task): task for task in running.values()}.values():
+                if silent or task.seconds > limit:
+                    say(f"part {task.number} has no answer after {task.seconds:.0f} s and runs again")
                     submit(task)
             if not runner.fits():
                 runner.require_fit()

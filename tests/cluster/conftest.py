@@ -61,14 +61,21 @@ class Raylets:
 
     def node_with(self, text: str, apart_from: int = 0) -> int:
         """The raylet above a process whose command line contains this text; 0 while there is none."""
+        return self._with(text, apart_from)[0]
+
+    def worker_with(self, text: str) -> int:
+        """The process of a node whose command line contains this text; 0 while there is none."""
+        return self._with(text)[1]
+
+    def _with(self, text: str, apart_from: int = 0) -> tuple[int, int]:
         for raylet in self.nodes.keys() - {apart_from}:
             for pid in descendants(raylet):
                 try:
                     if text in Path(f"/proc/{pid}/cmdline").read_text(errors="replace"):
-                        return raylet
+                        return raylet, pid
                 except OSError:
                     continue
-        return 0
+        return 0, 0
 
     def kill(self, raylet: int) -> None:
         """End a node as a power cut would, and start another in its place."""

@@ -2,11 +2,16 @@
 
 import hashlib
 import json
+import os
+import re
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from lightgc2n.cluster.connect import HUNG
 from tests.cluster.conftest import Raylets, end, run, start, until
 
 PART = "ray::compute_part"  # what a node's process is called while it computes one
@@ -67,6 +72,27 @@ def test_lists_equal_the_local_ones_though_a_node_is_killed(raylets: Raylets, to
     assert table(tmp_path / "there").equals(pl.read_parquet(tmp_path / "here.parquet"))
     assert len(list((tmp_path / "there").glob("*.parquet"))) > 1
     assert "exists already" in run(*words, code=2)
+
+
+@services
+def test_lists_are_completed_though_a_worker_is_stopped_whose_node_answers(
+    raylets: Raylets, town: Path, tmp_path: Path
+) -> None:
+    """Before, the command waited for ever."""
+    words = ("recommend", town / "run", "--all", "-k", 5, "--out", tmp_path / "there", "--cluster", raylets.address)
+    process = start(*words, **{HUNG: "5"})
+    worker = 0
+    while not worker:
+        assert process.poll() is None
+        worker = raylets.worker_with(PART)
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        messages = end(process)
+    finally:
+        with suppress(ProcessLookupError):  # Ray may have killed it
+            os.kill(worker, signal.SIGCONT)
+    assert re.search(r"part \d+ has no answer after \d+ s and runs again", messages)
+    assert table(tmp_path / "there").height > 0
 
 
 @services

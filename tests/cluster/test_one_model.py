@@ -12,7 +12,7 @@ import pytest
 
 from lightgc2n.cluster.connect import FIT, HUNG
 from lightgc2n.training.checkpoints import epochs_of
-from tests.cluster.conftest import Raylets, descendants, end, run, start, until
+from tests.cluster.conftest import Raylets, end, run, start, until
 from tests.cluster.test_training import EPOCHS, content
 
 pytestmark = pytest.mark.services
@@ -86,8 +86,8 @@ def test_a_stopped_worker_is_left_though_its_node_answers(
 ) -> None:
     process = start(*words(homes, tmp_path / "run", raylets), **{HUNG: "5"})
     until(lambda: epochs_of(tmp_path / "run") >= 1 or process.poll() is not None, "the first epoch")
-    busy = raylets.node_with(TASK)
-    worker = next(pid for pid in descendants(busy) if TASK in Path(f"/proc/{pid}/cmdline").read_text(errors="replace"))
+    worker = raylets.worker_with(TASK)
+    assert worker
     os.kill(worker, signal.SIGSTOP)
     try:
         messages = end(process)
