@@ -106,6 +106,7 @@ export function accountView(place, about, opened, search) {
     const base = entriesOf(stored);
     const nothing = { start: null, past: [], chosen: null, zoom: null, problem: null };
     now = { ...nothing, keeps, account, timed, stored, base, answer: stored, entries: base };
+    show(parts.marks); // without the timeline of another account, whose scroll position would be kept
     build();
     draw();
   }

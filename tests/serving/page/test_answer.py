@@ -179,6 +179,19 @@ def test_a_long_log_opens_where_its_labels_can_be_read(visit: Opened, width: int
     assert page.evaluate(OVERLAPS)[1] == 0, "rows without room for labels have none"
 
 
+def test_a_second_long_log_opens_at_its_newest_events_too(visit: Opened) -> None:
+    page = visit(viewport={"width": 1440, "height": 900})
+    page.route("**/v1/accounts/crowd/people**", lambda route: route.fulfill(json=crowd(2, days=600)))
+    other = crowd(2, days=500) | {"account": "other"}
+    page.route("**/v1/accounts/other/people**", lambda route: route.fulfill(json=other))
+    page.route("**/v1/who", lambda route: route.fulfill(json=watching(2)))
+    for account in ("crowd", "other"):
+        page.evaluate(f"location.hash = '#account/{account}'")
+        page.locator(".eyebrow", has_text=f"Account {account}").wait_for()
+        at_the_end = "one => one.scrollLeft + one.clientWidth >= one.scrollWidth - 30"
+        assert page.locator(".scroller").evaluate(at_the_end), account
+
+
 def test_a_log_with_too_many_events_of_one_day_for_labels_opens_whole(visit: Opened) -> None:
     """All 100 events of a person are of one day, 12 in a block: nine rows at every zoom, where labels need three."""
     answer = crowd(2, days=100)
