@@ -68,7 +68,8 @@ def preview_import(path: Path, options: ImportOptions) -> Preview:
         notes = [f"fields separated by {options.delimiter or source.delimiter!r}", *notes]
     notes += reader.hints
     if tally.filtered and not len(first):
-        notes.append(f"no row passes {options.where!r}{tally.found_instead()}")
+        row = "good row" if tally.rejected else "row"  # a bad row may pass
+        notes.append(f"no {row} passes {options.where!r}{tally.found_instead()}")
     rows = [{role: _text(role, value) for role, value in row.items()} for row in first.to_dicts()]
     return Preview(source.format, columns, unused, notes, rows, tally.counts(), tally.examples)
 

@@ -183,7 +183,7 @@ def test_a_preview_names_values_where_no_row_passes_the_filter(tmp_path: Path) -
         log.write("b,y,play,1\n")  # a bad row does not hide the values
     preview = preview_import(tmp_path / "log.csv", ImportOptions(where="event = paly"))
     assert preview.counts["rejected_rows"] == 1
-    assert "no row passes 'event = paly'; the column holds, for example, 'play', 'impression'" in preview.notes
+    assert "no good row passes 'event = paly'; the column holds, for example, 'play', 'impression'" in preview.notes
     done = run("import", tmp_path / "log.csv", "--where", "event=paly", "--dry-run")
     assert done.stdout.endswith("Nothing was written.\n")
 
