@@ -24,7 +24,7 @@ def start(given: argparse.Namespace, share: float, folder: Path) -> "subprocess.
     words += ["--domain", given.domain] if given.domain else []
     command = [sys.executable, "-m", "lightgc2n", "train", str(given.data), "--model", "lightgc2n"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-    return subprocess.Popen([*command, *words, "--device", "cpu", "--out", str(folder)], env=environment)
+    return subprocess.Popen([*command, *words, "--device", given.device, "--out", str(folder)], env=environment)
 
 
 def epochs_of(folder: Path) -> list[dict[str, float]]:
@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--patience", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--set", nargs="+", default=[], help="further settings, such as lightgc2n.latent_users=1")
     given = parser.parse_args()
     folders = {share: given.out / f"share-{share:.5f}-seed{given.seed}" for share in given.shares}
