@@ -102,6 +102,8 @@ def train(
     if folder is None:
         raise SettingError("nothing to train on. Give a prepared dataset, or --plan FILE.")
     options = {name: context.params[name] for name in OF_ONE_RUN if _is_given(context, name)}
+    if "config" in options:
+        options["config"] = Path(options["config"])  # text in older versions of Typer
     run = _run_of(folder, from_run, options)
     if workers is None:
         _refuse(context, ("cluster", "threads"), WITHOUT_WORKERS)
