@@ -89,11 +89,19 @@ def cost_cells(group: ResultGroup) -> list[Cell]:
     note = f"{budget} of {len(group.runs)} ended by their most epochs, not by patience" if budget else ""
     epochs = Cell(f"{group.mean('epochs'):.0f}" + (BUDGET if budget else ""), group.mean("epochs"), note=note)
     return [
-        count(group.parameters),
+        _numbers(group),
         epochs,
         seconds(group.mean("training_seconds")),
         count(group.mean("peak_memory_mb")),
     ]
+
+
+def _numbers(group: ResultGroup) -> Cell:
+    """The parameters of a trained model and, where it counts too, the numbers that it stores besides."""
+    stored = round(group.mean("stored_numbers"))
+    if not stored:
+        return count(group.parameters)
+    return Cell(f"{group.parameters:,} + {stored:,} stored", group.parameters + stored)
 
 
 COSTS = ("parameters", "epochs", "training s", "peak MB")
