@@ -31,6 +31,7 @@ from lightgc2n.data.dataset import Dataset, load_dataset
 from lightgc2n.data.splits import SplitConfig, Training, split_dataset
 from lightgc2n.devices import device_name, device_of, peak_bytes, reset_peak
 from lightgc2n.files.atomic_writes import new_file
+from lightgc2n.paper.cost_claims import ONE_USER
 from lightgc2n.paper.table1 import SHARED_ACCOUNT, at_paper_width
 from lightgc2n.training.loop import Steps, TrainingConfig
 from lightgc2n.training.runs import source_commit, versions
@@ -57,7 +58,8 @@ def paper_cases(shares: Sequence[float]) -> Iterator[Case]:
         if share in (shares[0], shares[-1]):
             yield from (Case(f"lightgc2n-wo-{part}", f"lightgc2n-wo-{part}", share) for part in ("c", "s", "a"))
     yield Case("lightgc2n-plus", "lightgc2n-plus")
-    yield from (Case(name, f"{name}, one latent user", settings={"latent_users": 1}) for name in SHARED_ACCOUNT[2:])
+    several = ("lightgc2n", *SHARED_ACCOUNT[2:])
+    yield from (Case(name, f"{name}{ONE_USER}", settings={"latent_users": 1}) for name in several)
     yield from (Case("lightgc2n", f"lightgc2n, {n} layers", settings={"layers": n}) for n in (1, 3, 4, 5))
 
 

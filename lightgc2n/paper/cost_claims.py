@@ -4,7 +4,7 @@ Two times differ clearly if they differ for every seed and by more than 5 %, or 
 shared a machine. Parameter counts are exact.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import log
 
@@ -18,6 +18,7 @@ SLACK = 1.05
 SHARED = 2.0  # the factor if runs shared a machine, which slows some epochs down and not others
 LINEAR = 1.1  # growth up to this power of the data counts as linear
 LITTLE = 0.1  # of the parameters
+ONE_USER = ", one latent user"  # ends the label of a model whose default is another number
 Span = tuple[float, float]
 
 
@@ -43,15 +44,14 @@ def faster(every: Sequence[Comparison], losers: Sequence[Sequence[str]]) -> Find
     ratios, missing = [], 0
     for compared in _with_model(every):
         before = len(signs)
-        ours = _by_share(compared, [MODEL])
         for names in losers:
-            theirs = _by_share(compared, names)
-            missing += not theirs
-            for share in sorted(ours.keys() & theirs.keys()):
-                for seeds in _alike(theirs[share], ours[share][0].device):
-                    signs.append(less(span(ours[share]), span(seeds)))
-                    where = f"{_called(seeds[0])} on {compared.dataset}, with {100 * share:.0f} % of the data"
-                    ratios.append((sum(span(ours[share])) / sum(span(seeds)), where))
+            missing += not compared.of_models(names)
+            for ours, theirs in _with_equal_users(compared, names):
+                for seeds in _alike(theirs, ours[0].device):
+                    signs.append(less(span(ours), span(seeds)))
+                    data = f"{100 * seeds[0].training_share:.0f} % of the data"
+                    where = f"{_called(seeds[0])} on {compared.dataset}, with {data}"
+                    ratios.append((sum(span(ours)) / sum(span(seeds)), where))
         on_dataset = signs[before:]
         places.append(f"{on_dataset.count(1)} of {len(on_dataset)} on {compared.dataset}")
     if not signs:
@@ -76,13 +76,15 @@ Pairs = dict[tuple[str, str], tuple[RunResult, RunResult]]  # dataset and rival 
 
 def _pairs(every: Sequence[Comparison], losers: Sequence[Sequence[str]]) -> tuple[Pairs, int]:
     """The model and each rival on each dataset, and the number of missing rivals."""
-    pairs, missing = {}, 0
+    pairs: Pairs = {}
+    missing = 0
     for compared in _with_model(every):
         for names in losers:
             runs = compared.of_models(names)
             missing += not runs
-            for other in (compared.runs[run][0] for run in runs):
-                pairs[compared.dataset, _called(other)] = (_full(compared), other)
+            for ours, theirs in _with_equal_users(compared, names):
+                for other in theirs:
+                    pairs.setdefault((compared.dataset, _called(other)), (ours[0], other))
     return pairs, missing
 
 
@@ -210,12 +212,20 @@ def _full(compared: Comparison) -> RunResult:
     return compared.runs[compared.of_models([MODEL])[0]][0]
 
 
-def _by_share(compared: Comparison, models: Sequence[str]) -> dict[float, list[RunResult]]:
-    """The runs of these models by the share of the data that they saw."""
+def _with_equal_users(compared: Comparison, models: Sequence[str]) -> Iterator[tuple[list[RunResult], list[RunResult]]]:
+    """Yield the model's and the others' runs on each share of the data: with default settings, then one latent user."""
+    for one_user in (False, True):
+        ours, theirs = _by_share(compared, [MODEL], one_user), _by_share(compared, models, one_user)
+        yield from ((ours[share], theirs[share]) for share in sorted(ours.keys() & theirs.keys()))
+
+
+def _by_share(compared: Comparison, models: Sequence[str], one_user: bool = False) -> dict[float, list[RunResult]]:
+    """The runs of these models by the share of the data that they saw; those timed with one latent user are apart."""
     shares: dict[float, list[RunResult]] = {}
     for run in compared.of_models(models):
         for seed in compared.runs[run]:
-            shares.setdefault(seed.training_share, []).append(seed)
+            if seed.label.endswith(ONE_USER) == one_user:
+                shares.setdefault(seed.training_share, []).append(seed)
     return shares
 
 

@@ -232,6 +232,22 @@ def test_times_within_five_percent_are_equal() -> None:
     assert ask(cost_claims.faster, timed(lightgc2n=[1, 2], hrnn=[2, 4]), [("hrnn",), ("nais",)]).holding == NOT_SAID
 
 
+def test_costs_are_compared_with_equally_many_latent_users() -> None:
+    """By the default numbers 2 s against 3, with one latent user 1 s against 1.5; never 2 against 1.5."""
+
+    def of(seconds: float, parameters: int, model: str, label: str = "") -> list[RunResult]:
+        return [replace(run(model, seconds=seconds, parameters=parameters), label=label or model)]
+
+    one = cost_claims.ONE_USER
+    rivals = {"da-gcn": of(3, 9, "da-gcn"), f"da-gcn{one}": of(1.5, 5, "da-gcn", f"da-gcn{one}")}
+    runs = {"lightgc2n": of(2, 6, "lightgc2n"), f"lightgc2n{one}": of(1, 4, "lightgc2n", f"lightgc2n{one}"), **rivals}
+    found = {Key("E", "last", name): seeds for name, seeds in runs.items()}
+    assert ask(cost_claims.faster, found, [("da-gcn",)]).why.startswith("2 of 2 comparisons clearly for it")
+    assert ask(cost_claims.fewer_parameters, found, [("da-gcn",)]).why.startswith("2 of 2 comparisons clearly for it")
+    del found[Key("E", "last", f"lightgc2n{one}")]
+    assert ask(cost_claims.faster, found, [("da-gcn",)]).why.startswith("1 of 1 comparison clearly for it")
+
+
 def test_two_domains_at_once_count_for_each() -> None:
     ours = of_skill(lightgc2n=0.5)  # 10 seconds
     both = {Key("E", "last", "pi-net, two domains"): [run("pi-net", seconds=15.0, domains=2)]}
