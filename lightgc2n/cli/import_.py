@@ -127,7 +127,7 @@ def import_log(
         raise SettingError("--out: expected the folder for the prepared dataset. Or give --dry-run to look first.")
     with _file_of(source, query) as path:
         if dry_run or out is None:
-            _show(preview_import(path, options), json)
+            _show(preview_import(path, options), skip_bad, json)
         else:
             print_manifest(read(path, out, options, force, tombstones or [], items), out, json)
 
@@ -145,7 +145,7 @@ def _file_of(source: str, query: str) -> AbstractContextManager[Path]:
     return nullcontext(Path(source))
 
 
-def _show(preview: "Preview", as_json: bool) -> None:
+def _show(preview: "Preview", skip_bad: bool, as_json: bool) -> None:
     """Print the first rows, the columns and what would be skipped."""
     from lightgc2n.experiments.table import Cell, Table
 
@@ -178,7 +178,10 @@ def _show(preview: "Preview", as_json: bool) -> None:
     typer.echo((f", {filtered:,} left out by --where" if filtered else "") + (f", {bad:,} {are} bad" if bad else ""))
     for line in preview.bad:
         typer.echo(f"  {line}")
-    if bad:
-        typer.echo("A bad row stops the import; --skip-bad skips bad rows and lists them in rejected.tsv.")
+    if bad and skip_bad:
+        typer.echo("--skip-bad: the import would skip bad rows and list them in rejected.tsv.")
+    elif bad:
+        typer.echo("A bad row stops the import: correct it, or give --skip-bad, which lists bad rows in rejected.tsv.")
     left = counts["rows"] - filtered - bad
-    typer.echo("Nothing was written." + (" Import the log with the same options and --out DIR." if left else ""))
+    again = " Then import" if bad and not skip_bad else " Import"
+    typer.echo("Nothing was written." + (f"{again} the log with the same options and --out DIR." if left else ""))

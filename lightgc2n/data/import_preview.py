@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from lightgc2n.data.formats.file_formats import LINES
-from lightgc2n.data.formats.rows import FILTER, BadRow, Tally
+from lightgc2n.data.formats.rows import FILTER, BadRow, Tally, likely_encoding
 from lightgc2n.data.importing import ImportOptions, check_options, detect_source, read_source, table_reader
 from lightgc2n.progress import step
 
@@ -35,9 +35,11 @@ class _Collected(Tally):
     def __init__(self) -> None:
         super().__init__()
         self.examples: list[str] = []
+        self.encoding = ""  # what the file may be instead of UTF-8
 
     def reject(self, path: Path, bad: Sequence[BadRow], place: str = "{path}:{line}") -> None:
         self.rejected += len(bad)
+        self.encoding = self.encoding or next(filter(None, (likely_encoding(reason) for _, _, reason, _ in bad)), "")
         for line, column, reason, _ in bad[: SHOWN_ROWS - len(self.examples)]:
             what = f"column {column}: {reason}" if column else reason
             self.examples.append(f"{place.format(path=path, line=line)}: {what}")
@@ -70,6 +72,10 @@ def preview_import(path: Path, options: ImportOptions) -> Preview:
     if tally.filtered and not len(first):
         row = "good row" if tally.rejected else "row"  # a bad row may pass
         notes.append(f"no {row} passes {options.where!r}{tally.found_instead()}")
+    if tally.encoding:
+        notes.append(
+            f"some rows are not UTF-8: give the file's --encoding (in Python: encoding=), such as {tally.encoding}"
+        )
     rows = [{role: _text(role, value) for role, value in row.items()} for row in first.to_dicts()]
     return Preview(source.format, columns, unused, notes, rows, tally.counts(), tally.examples)
 

@@ -69,6 +69,8 @@ def test_any_encoding_gives_the_same_dataset(tmp_path: Path, encoding: str) -> N
 def test_another_encoding_is_suggested(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"log\.csv:2: expected UTF-8, found the byte 0xe4 .*encoding=, such as cp1252"):
         import_log(german(tmp_path), tmp_path / "out", ImportOptions(columns=COLUMNS, time_format=FORMAT))
+    with pytest.raises(DataError, match=r"or latin-1\. If only this row is broken, import with skip_bad=True, which"):
+        import_log(german(tmp_path), tmp_path / "out", ImportOptions(columns=COLUMNS, time_format=FORMAT))
     german(tmp_path, "wide.csv", "utf-16")
     with pytest.raises(DataError, match="Give the file's encoding=, such as"):
         import_log(tmp_path / "wide.csv", tmp_path / "out", ImportOptions())
@@ -173,6 +175,23 @@ def test_a_preview_writes_nothing_and_counts_what_would_be_skipped(tmp_path: Pat
     ]
     assert "fields separated by ';'" in preview.notes
     assert [file.name for file in tmp_path.iterdir()] == ["log.csv"]
+
+
+def test_a_dry_run_ends_with_what_to_do_about_bad_rows(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("user,item\na,x\na,\n")
+    stops = run("import", tmp_path / "log.csv", "--dry-run").stdout
+    assert "A bad row stops the import: correct it, or give --skip-bad, which lists bad rows in rejected.tsv." in stops
+    assert stops.endswith("Nothing was written. Then import the log with the same options and --out DIR.\n")
+    skips = run("import", tmp_path / "log.csv", "--dry-run", "--skip-bad").stdout
+    assert "--skip-bad: the import would skip bad rows and list them in rejected.tsv." in skips
+    assert skips.endswith("Nothing was written. Import the log with the same options and --out DIR.\n")
+
+
+def test_a_preview_suggests_another_encoding(tmp_path: Path) -> None:
+    options = ImportOptions(columns=COLUMNS, time_format=FORMAT)
+    hint = "some rows are not UTF-8: give the file's --encoding (in Python: encoding=), such as cp1252 or latin-1"
+    assert hint in preview_import(german(tmp_path), options).notes
+    assert hint not in preview_import(german(tmp_path, "b.csv", "utf-8"), options).notes
 
 
 def test_a_preview_names_values_where_no_row_passes_the_filter(tmp_path: Path) -> None:

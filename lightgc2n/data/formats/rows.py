@@ -48,8 +48,9 @@ class Tally:
             line, column, reason, _ = bad[0]
             what = f"column {column}: {reason}" if column else reason
             where = place.format(path=path, line=line)
-            advice = f"{encoding_advice(reason)}Correct it, or import with {SKIP_BAD}, which drops bad rows."
-            raise DataError(f"{where}: {what}. {advice}")
+            other = encoding_advice(reason)
+            advice = f"{other}If only this row is broken, " if other else "Correct it, or "
+            raise DataError(f"{where}: {what}. {advice}import with {SKIP_BAD}, which drops bad rows.")
         with self._path.open("a", encoding="utf-8") as file:
             if self.rejected == 0:
                 file.write("file\tline\tcolumn\treason\ttext\n")
@@ -87,9 +88,8 @@ class Tally:
         """Return notes on rejected rows and on rows that span lines."""
         notes = []
         if self.rejected:
-            notes.append(
-                f"{self.rows:,} rows: {self.read:,} read, {self.rejected:,} rejected (rejected.tsv lists them)"
-            )
+            read = f"{self.read:,} read" + (f", {self.filtered:,} left out" if self.filtered else "")
+            notes.append(f"{self.rows:,} rows: {read}, {self.rejected:,} rejected (rejected.tsv lists them)")
         if self.joined_rows:
             notes.append(
                 f"{self.joined_rows:,} rows have line breaks inside quotes: {self.joined_lines:,} lines in all"
@@ -99,9 +99,15 @@ class Tally:
 
 def encoding_advice(reason: str) -> str:
     """Return the sentence that helps with a file in another encoding, if that is why a row is bad."""
+    likely = likely_encoding(reason)
+    return f"Give the file's {ENCODING}, such as {likely}. " if likely else ""
+
+
+def likely_encoding(reason: str) -> str:
+    """Return examples of the encoding that a file may have, if that is why a row is bad."""
     if not reason.startswith(NOT_UTF8):
         return ""
-    return f"Give the file's {ENCODING}, such as {'utf-16' if 'NUL' in reason else 'cp1252 or latin-1'}. "
+    return "utf-16" if "NUL" in reason else "cp1252 or latin-1"
 
 
 def shown(text: str, most: int = SHOWN) -> str:

@@ -50,6 +50,9 @@ def test_rows_read_and_rejected_are_the_rows_of_the_file(tmp_path: Path) -> None
     tally.reject(Path("a.csv"), [(9, "", "no good", "")])
     tally.check("a.csv")
     assert tally.notes() == ["1,000 rows: 999 read, 1 rejected (rejected.tsv lists them)"]
+    tally.read, tally.filtered = 900, 99
+    tally.check("a.csv")
+    assert tally.notes() == ["1,000 rows: 900 read, 99 left out, 1 rejected (rejected.tsv lists them)"]
 
 
 def test_any_text_fits_into_a_message() -> None:
