@@ -127,6 +127,7 @@ def conclusion(result: dict[str, Any], data: Path, out: Path | None, options: st
     if near and best not in simple:
         text += f" {near}, a simple baseline, is not significantly worse (p = {p_text(simple[near]['paired']['p'])})."
     if len(simple) == len(models):
+        options += f" --out {out} --force" if out else " --out compared"
         return f"{text} Is a trained model better? Next: lightgc2n compare {data} --models simple,{TRAINED}{options}"
     if best in simple or out is None:
         return f"{text} Next: lightgc2n train {data} --model {best}{options} --out run"

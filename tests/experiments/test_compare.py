@@ -156,7 +156,13 @@ def facts(value: float, p: float, **more: Any) -> dict[str, Any]:
             {"markov": facts(0.3, 1.0), "recency": facts(0.2, 0.01)},
             None,
             "Best: markov, MRR@20 30.00 %. Is a trained model better? "
-            "Next: lightgc2n compare shop --models simple,lightgc2n-plus --protocol time",
+            "Next: lightgc2n compare shop --models simple,lightgc2n-plus --protocol time --out compared",
+        ),
+        (
+            {"markov": facts(0.3, 1.0), "recency": facts(0.2, 0.01)},
+            Path("out"),
+            "Best: markov, MRR@20 30.00 %. Is a trained model better? "
+            "Next: lightgc2n compare shop --models simple,lightgc2n-plus --protocol time --out out --force",
         ),
     ],
 )
