@@ -89,7 +89,7 @@ ROWS: Rows = (
     ("first event", "time.first", str),
     ("last event", "time.last", str),
     ("time between neighbours, median", "time.median_gap_seconds", _duration),
-    ("neighbours with equal stamps", "time.equal_stamp_rate", _percent),
+    ("neighbours with equal times", "time.equal_stamp_rate", _percent),
     ("sessions (cut where 1 h passes)", "time.sessions", _whole),
     ("events per session", "time.events_per_session", _decimal),
 )
