@@ -44,6 +44,7 @@ class Table:
     notes: tuple[str, ...] = ()  # below the table
     rules: tuple[int, ...] = ()  # in the terminal: draw a line below these rows
     text_columns: int = 1  # left-aligned; the others hold numbers
+    bounds: str = "95 % interval"  # the meaning of `low` and `high` of its cells
 
 
 def plain_table(name: str, columns: Sequence[str], rows: Iterable[Iterable[object]], text_columns: int = 1) -> Table:
@@ -90,7 +91,7 @@ def key_of(table: Table) -> str:
     """The meaning of the signs and the small numbers of a table."""
     cells = [cell for row in table.rows for cell in row]
     marks = [text for mark, text in KEY.items() if any(cell.mark == mark for cell in cells)]
-    small = ["small: 95 % interval"] if any(cell.low is not None for cell in cells) else []
+    small = [f"small: {table.bounds}"] if any(cell.low is not None for cell in cells) else []
     return " · ".join([*marks, *small])
 
 

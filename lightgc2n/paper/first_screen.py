@@ -147,7 +147,8 @@ def _methods(tests: Sequence[Comparison], simple: Collection[str]) -> Iterator[s
     if any(counted):
         methods = _span([len(test.runs) for test in tests])
         share = f"{_span(counted)} of the {methods} methods in {'each' if len(tests) > 1 else 'the'} test"
-        words.append(f"Simple baselines are rules that only count and learn nothing: {share}.")
+        rules = "rules that count, some with one or two numbers fitted to validation events"
+        words.append(f"Simple baselines are {rules}: {share}.")
     if any(is_ours(model) for test in tests for model in test.models.values()):
         words.append(f"{OURS} is a model of ours, not the paper's.")
     if words:

@@ -109,8 +109,9 @@ def runs_of_ablation(setup: Setup) -> Iterator[Entry]:
 
 def section_of_table1(results: ExperimentResults) -> Section:
     text = (
-        "All models on the same test targets of the same accounts, each ranked among all items. "
-        "Simple baselines learn nothing: they count. A model that cannot beat them has no reason to be trained."
+        "All models on the same test targets of the same accounts, each ranked among all items. Simple baselines "
+        "count; some of them fit one or two numbers to validation events. A model that cannot beat them has no reason "
+        "to be trained."
     )
     return _section(results, "Overall performance (RQ2, Table 1)", text, _table1)
 
