@@ -46,7 +46,7 @@ from lightgc2n.people.session_features import ItemTables, Sessions
 from lightgc2n.people.sessions import Floats, Logs, equal_sizes, landmarks, sampled, usual_gap
 
 MOST_SESSIONS = 300  # of an account that are all compared with each other; the number of pairs grows with the square
-EVENTS_AT_ONCE = 50_000  # of the accounts that are described together
+EVENTS_AT_ONCE = 20_000  # of the accounts that are described together; more shows progress too rarely
 NEW = -1  # the row of an account that is not in the training logs
 FACTS, ARRAYS = "finder.json", "finder.safetensors"
 FINDER = FolderKind("people finder", FACTS, (ARRAYS,))

@@ -17,7 +17,7 @@ from lightgc2n.data.dataset import Dataset, Ints, Longs
 from lightgc2n.people.clustering import MOST_PEOPLE
 from lightgc2n.people.finder import People
 from lightgc2n.people.sessions import WEEKEND, Floats, clock, has_hours
-from lightgc2n.progress import tracked
+from lightgc2n.progress import Step, step
 from lightgc2n.recommending.queries import History
 from lightgc2n.recommending.results import (
     AccountPeople,
@@ -326,8 +326,8 @@ def population_of(
     """
     number = min(most or len(accounts), len(accounts))
     chosen = [accounts[place] for place in np.linspace(0, len(accounts) - 1, number).astype(np.int64).tolist()]
-    found = counted_people(find_people(tracked("counting people, accounts", chosen)))
-    return summarised(_each(found, counted))
+    with step("counting people, accounts", total=number) as shown:
+        return summarised(_each(counted_people(find_people(chosen)), shown, counted))
 
 
 def counted_people(found: Iterable[tuple[str, People]]) -> Iterator[Counted]:
@@ -351,8 +351,9 @@ def summarised(counted: Iterable[Counted]) -> Population:
     return Population(sum(counts), tuple(counts), tuple(order))
 
 
-def _each(found: Iterable[Counted], call: Callable[[Example], None] | None) -> Iterator[Counted]:
+def _each(found: Iterable[Counted], shown: Step, call: Callable[[Example], None] | None) -> Iterator[Counted]:
     for one in found:
+        shown.advance()
         if call is not None:
             call(one.example)
         yield one
