@@ -32,6 +32,7 @@ from lightgc2n.errors import DataError
 TIME_SAMPLE = 10_000
 SAMPLED_BYTES = 2**20  # usually enough for `TIME_SAMPLE` times
 NAMES_SAMPLE = HINT_SAMPLE = 1000
+MOST_HINT_CELLS = 500_000  # fewer rows are looked at where there are very many columns
 LINE, TEXT = "\0line", "\0text"  # internal columns; a column name read from a file cannot contain NUL
 
 
@@ -60,7 +61,7 @@ class TableReader:
                     continue
                 block = self._read_header(block)
                 if block.rows:
-                    self.hints = self._hints(islice(block.records(), HINT_SAMPLE))
+                    self.hints = self._hints(block.records())
             if not block.rows:
                 continue
             if "time" in self.columns and self.times is None:
@@ -98,7 +99,8 @@ class TableReader:
         used = set(self.columns.values())
         unused = {name: name for name in self.names if name not in used}
         values: dict[str, list[str]] = {name: [] for name in unused}
-        for record in records:
+        rows = min(HINT_SAMPLE, max(1, MOST_HINT_CELLS // max(1, len(unused))))
+        for record in islice(records, rows):
             try:
                 row = self.form.row(record_text(record), self.names, unused)
             except BadRowError:
