@@ -75,15 +75,16 @@ def test_lists_equal_the_local_ones_though_a_node_is_killed(raylets: Raylets, to
 
 
 @services
+@pytest.mark.slow  # with so short a limit a busy machine may give up a node that is still starting
 def test_lists_are_completed_though_a_worker_is_stopped_whose_node_answers(
     raylets: Raylets, town: Path, tmp_path: Path
 ) -> None:
     """Before, the command waited for ever."""
     words = ("recommend", town / "run", "--all", "-k", 5, "--out", tmp_path / "there", "--cluster", raylets.address)
-    process = start(*words, **{HUNG: "5"})
+    process = start(*words, **{HUNG: "15"})
     worker = 0
     while not worker:
-        assert process.poll() is None
+        assert process.poll() is None, process.communicate()
         worker = raylets.worker_with(PART)
     os.kill(worker, signal.SIGSTOP)
     try:

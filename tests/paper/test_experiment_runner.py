@@ -158,6 +158,7 @@ def test_quick_windows_leak_as_the_published_ones_do(data: tuple[Path, Path]) ->
     assert longest[-12:] in {tuple(windows.events[start:stop]) for start, stop in places}
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_resumes_with_the_same_results(data: tuple[Path, Path], tmp_path: Path) -> None:
     words = ["leak", "--data", *data, "--models", "recency,lightgc2n-wo-a", "--budget", 15, "--out", "out"]
     words += ["--set", "training.patience=15", "--side-by-side", 2, "--together", 2, "--device", "cpu"]
