@@ -42,7 +42,7 @@ def test_every_published_model_is_in_the_list(script: ModuleType) -> None:
 def test_a_model_from_its_search_to_its_table(tmp_path: Path, script: ModuleType) -> None:
     log = tmp_path / "E.tsv"
     random = np.random.default_rng(0)
-    lines = ("\t".join([f"a{n}", *(f"i{item}" for item in random.integers(40, size=9))]) for n in range(60))
+    lines = (f"{n}\t" + " ".join(f"E{item}" for item in random.integers(40, size=9)) for n in range(60))
     log.write_text("\n".join(lines) + "\n")
     data, out = tmp_path / "E", tmp_path / "out"
     subprocess.run([*script.COMMAND, "import", log, "--out", data], check=True, cwd=ROOT, capture_output=True)
